@@ -255,8 +255,9 @@ impl Plan {
                 let size = match c.shape.has_transactions() {
                     true => ByteSize(c.request_bytes()).into(),
                     false => c.payload.clone().unwrap_or_else(|| {
-                        let rate = c.rate;
-                        ByteSize(c.transport.default_payload(rate, family, path_mtu_bytes)).into()
+                        let of_transport =
+                            || c.transport.default_payload(c.rate, family, path_mtu_bytes);
+                        ByteSize(c.voice_payload().unwrap_or_else(of_transport)).into()
                     }),
                 };
                 out.push(FlowSpec {

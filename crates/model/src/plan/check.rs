@@ -202,24 +202,6 @@ impl Connection {
             })
     }
 
-    /// The first invalid field of those for voice: field, given value, accepted values.
-    fn voice_refused(&self) -> Option<(&'static str, String, &'static str)> {
-        let max = Span::from_seconds(10);
-        match (self.voice, self.jitter_buffer) {
-            (None, Some(depth)) => {
-                Some(("jitter_buffer", depth.to_string(), "`voice` with its codec in addition"))
-            }
-            (_, Some(depth)) if depth > max => {
-                Some(("jitter_buffer", depth.to_string(), "0 to 10s"))
-            }
-            (Some(codec), _) if !self.transport.datagrams() => {
-                let given = format!("{codec} with transport {}", self.transport.name());
-                Some(("voice", given, "a transport of datagrams"))
-            }
-            _ => None,
-        }
-    }
-
     /// Checks one connection; `at` is its path in the document.
     fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
@@ -259,9 +241,6 @@ impl Connection {
                 "a connection read from a document, where it becomes those of the profile";
             return refuse("profile", profile.to_string(), accepted);
         }
-        if let Some((field, given, accepted)) = self.voice_refused() {
-            return refuse(field, given, accepted);
-        }
         self.spacing.check(&format!("{at}.spacing"))?;
         if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {
             let given = format!("{rate} with `spacing` {}", self.spacing);
@@ -297,6 +276,9 @@ impl Connection {
         }
         if let Some((field, given, accepted)) = self.misplaced_option() {
             return refuse(&field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.voice_refused() {
+            return refuse(field, given, &accepted);
         }
         if let Err((field, given, accepted)) = self.transport.check() {
             return refuse(field, given, &accepted);

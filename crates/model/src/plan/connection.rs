@@ -52,7 +52,8 @@ impl Connection {
             return self.rate.unwrap_or(SendRate::UNLIMITED);
         }
         let payload = self.max_payload().map(ByteSize);
-        self.rate.unwrap_or_else(|| self.transport.default_rate(payload))
+        let default = || self.voice_rate().unwrap_or_else(|| self.transport.default_rate(payload));
+        self.rate.unwrap_or_else(default)
     }
 
     /// Depth of the jitter buffer of a voice connection.

@@ -101,7 +101,7 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Socket buffer")]
         window: Option<ByteSize> = None,
-        /// Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107.
+        /// Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107. Payloads are whole frames, and packets are sent at their duration: 20 ms (`g723.1`: 30 ms), unless `payload`, `rate` or `spacing` give another.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Voice codec")]
         voice: Option<VoiceCodec> = None,

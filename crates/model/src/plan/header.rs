@@ -20,6 +20,8 @@ struct Facts {
     streams: bool,
     /// Whether datagrams carry a sequence number.
     numbered: bool,
+    /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
+    timed: bool,
 }
 
 /// Declares the formats: variant, name, properties.
@@ -47,15 +49,15 @@ macro_rules! formats {
 formats! {
     /// Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
     #[default]
-    Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true },
+    Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true, timed: true },
     /// No header: packets are only counted, and loss is the difference of the ends' counts.
-    None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false },
+    None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false, timed: false },
     /// iperf3's: send time in microseconds, and a 32-bit sequence number.
-    Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true },
+    Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
-    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true },
+    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false },
     /// RTP's (RFC 3550), with Weir's own behind it.
-    Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true },
+    Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true },
 }
 
 impl HeaderFormat {
@@ -81,6 +83,11 @@ impl HeaderFormat {
     #[must_use]
     pub fn numbered(self) -> bool {
         self.facts().numbered
+    }
+
+    /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
+    pub(super) fn timed(self) -> bool {
+        self.facts().timed
     }
 
     /// The first field of a connection that is invalid with this format: field, given value, accepted values.
