@@ -20,6 +20,10 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
             return None;
         }
         any = true;
+        // It is unknown how many packets were sent while it was a member.
+        if r.is_part() && r.lost_packets.is_none() {
+            return None;
+        }
         // The two ends cut an omitted start at slightly different packets: the receiver's own figure is used.
         let of_flow = match (record.omitted_seconds, r.lost_packets) {
             (Some(_), Some(lost)) => lost as i64,

@@ -422,6 +422,13 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
         };
         out.push(Warning::new("nothing-arrived", Severity::Error, text).for_flow(f.id));
     }
+    if r.membership.as_ref().is_some_and(|member| member.left_seconds.is_some())
+        && r.lost_packets.is_none()
+        && r.reported_until_seconds.is_none()
+    {
+        let text = "the loss is unknown, since it is unknown which packet was the last one sent before the receiver left the group: no packet arrived right before leaving, none was seen right after it, and the sender did not keep to a constant rate";
+        out.push(Warning::new("membership-end-unknown", Severity::Warning, text).for_flow(f.id));
+    }
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
         && got < asked.0
     {

@@ -12,10 +12,13 @@ use crate::sizes::Sizes;
 pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Option<LinkUsage> {
     let interface = record.local.as_ref().and_then(|h| h.interfaces.first());
     let mtu = interface.and_then(|i| i.mtu_bytes).unwrap_or(1500);
+    // A stream with several receivers crosses the link once.
+    let shared = record.plan.shared_streams();
+    let is_copy = |id| shared.iter().any(|ids| ids.contains(&id) && ids.first() != Some(&id));
     let rates = |direction| {
         let mut sums = [0.0; 4];
         let mut times = vec![];
-        for f in record.flows.iter().filter(|f| f.direction == direction) {
+        for f in record.flows.iter().filter(|f| f.direction == direction && !is_copy(f.id)) {
             let Some(r) = &f.receiver else { continue };
             times.push(Counted::receiver(r));
             for (sum, bits) in sums.iter_mut().zip(level_bits(f, r, mtu, record.seed)) {

@@ -364,7 +364,9 @@ fn remove_copies(sums: &mut IntervalEnds, flows: &[IntervalFlow], shared: &[Vec<
         return;
     }
     let packets = |f: &IntervalFlow| f.receiver.as_ref().map(|r| r.packets);
-    for (flow, [sends, receives]) in representatives(flows.iter(), shared, |f| f.id, packets) {
+    let sent = |f: &IntervalFlow| f.sender.as_ref().map(|s| s.packets);
+    for (flow, [sends, receives]) in representatives(flows.iter(), shared, |f| f.id, sent, packets)
+    {
         let ends = [
             (&mut sums.sender, flow.sender.as_ref(), sends),
             (&mut sums.receiver, flow.receiver.as_ref(), receives),

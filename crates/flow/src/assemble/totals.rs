@@ -111,11 +111,12 @@ pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
 }
 
 /// The flows whose senders and receivers make the sums. Of a stream with several receivers, which are flows of their own
-/// in `shared`, they are its sender, once, and the receiver with the fewest packets.
+/// in `shared`, they are its sender, as the session reports it that saw most of it, and the receiver with the fewest packets.
 pub(super) fn representatives<'a, T>(
     flows: impl Iterator<Item = &'a T>,
     shared: &[Vec<u32>],
     id: impl Fn(&T) -> u32,
+    sent: impl Fn(&T) -> Option<u64>,
     received: impl Fn(&T) -> Option<u64>,
 ) -> Vec<(&'a T, [bool; 2])> {
     let flows: Vec<&T> = flows.collect();
@@ -128,10 +129,12 @@ pub(super) fn representatives<'a, T>(
             continue;
         };
         let there = || stream.iter().filter_map(by_id);
-        let is_first = there().next().is_some_and(|first| id(first) == own);
+        // The first of several with as many.
+        let longest = there().rev().max_by_key(|f| sent(f));
+        let is_longest = longest.is_some_and(|f| id(f) == own);
         let fewest = there().filter(|f| received(f).is_some()).min_by_key(|f| received(f));
         let is_fewest = fewest.is_some_and(|f| id(f) == own);
-        out.push((*flow, [is_first, is_fewest]));
+        out.push((*flow, [is_longest, is_fewest]));
     }
     out
 }
@@ -146,7 +149,8 @@ pub(super) fn total(
 ) -> Option<DirectionTotal> {
     let of_direction = flows.iter().filter(|f| f.direction == direction);
     let packets = |f: &Flow| f.receiver.as_ref().map(|r| r.packets);
-    let counted = representatives(of_direction, shared, |f| f.id, packets);
+    let sent = |f: &Flow| f.sender.as_ref().map(|s| s.packets);
+    let counted = representatives(of_direction, shared, |f| f.id, sent, packets);
     let mut out = DirectionTotal::default();
     let (mut senders, mut receivers) = (vec![], vec![]);
     let last = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).max_by(f64::total_cmp);

@@ -126,6 +126,8 @@ pub struct Receiving {
     key: TagKey,
     tracking: Tracking,
     expected_packets_per_second: f64,
+    /// The interval between packets, if it is constant.
+    gap_ns: Option<f64>,
     clock: SenderClock,
     /// Whether the relation of the clocks is known.
     related: bool,
@@ -239,6 +241,10 @@ impl Receiving {
             t.announce_total(most);
         }
         let rate = spec.peak_packets_per_second();
+        let is_even = spec.connection.spacing.is_constant()
+            && spec.size.is_constant()
+            && spec.connection.rate_schedule.is_none()
+            && spec.rate.burst <= 1;
         Receiving {
             header,
             carries,
@@ -246,6 +252,7 @@ impl Receiving {
             key,
             tracking,
             expected_packets_per_second: rate.unwrap_or(0.0),
+            gap_ns: rate.filter(|rate| is_even && *rate > 0.0).map(|rate| 1e9 / rate),
             clock: SenderClock::default(),
             related: false,
             unrelated: Vec::new(),
@@ -671,14 +678,20 @@ impl Receiving {
         let Some(start) = self.log.start_ns() else { return };
         let end = start.saturating_add(end_offset_ns);
         self.sender_end_ns = Some(end);
+        let in_group = self.end_in_group(end);
         if let Tracking::Full(t) | Tracking::Narrow(t, _) = &mut self.tracking {
-            t.ended_at(end);
+            t.ended_at(in_group);
         }
     }
 
     /// Whether all that was sent is accounted for, so that waiting longer changes nothing.
     pub fn is_complete(&self) -> bool {
-        let Some(sent) = self.sent_while_joined() else { return false };
+        let sent = match self.sent_while_joined() {
+            Some(sent) => sent,
+            // Nothing more is known to be awaited.
+            None if self.is_membership_unknown() => 0,
+            None => return false,
+        };
         match &self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) if !self.is_by_count() => {
                 t.is_complete(sent)

@@ -5,7 +5,7 @@ use super::*;
 impl Receiving {
     /// Lost packets of each closed interval, as now known.
     fn interval_lost(&self) -> Vec<u64> {
-        if self.is_by_count() {
+        if self.is_by_count() || self.is_membership_unknown() {
             return vec![];
         }
         match (&self.finished, &self.tracking) {
@@ -166,8 +166,9 @@ impl Receiving {
         let omitted = self.log.omitted();
         let lost: u64 =
             if omitted == 0 { s.counts.lost } else { s.interval_lost.iter().skip(omitted).sum() };
-        out.lost_packets = Some(lost);
-        out.loss_ratio = ratio(lost);
+        let is_unknown = self.is_membership_unknown();
+        out.lost_packets = Some(lost).filter(|_| !is_unknown);
+        out.loss_ratio = ratio(lost).filter(|_| !is_unknown);
         out.duplicate_packets = Some(self.sum.duplicates - self.base.duplicates);
         out.reordered_packets = Some(self.sum.reordered - self.base.reordered);
         out.late_packets = Some(self.sum.late - self.base.late);
@@ -182,6 +183,10 @@ impl Receiving {
             out.reordering_extents = Some(histogram.collect());
             out.reordering_extent_bounds = (extent.bounds > 0).then_some(extent.bounds);
         }
+        out.ambiguous = Some(s.counts.ambiguous);
+        if is_unknown {
+            return;
+        }
         let periods = s.loss_periods.lengths.iter();
         let mut periods: BTreeMap<String, u64> =
             periods.map(|(length, count)| (length.to_string(), *count)).collect();
@@ -189,7 +194,6 @@ impl Receiving {
             periods.insert("more".into(), s.loss_periods.overflow_periods);
         }
         out.loss_periods = (!periods.is_empty()).then_some(periods);
-        out.ambiguous = Some(s.counts.ambiguous);
         self.report_bursts(out, s);
     }
 
@@ -206,10 +210,7 @@ impl Receiving {
         out.gap_density_ratio = bursts.gap_density();
         let begin = self.log.start_ns().map(|zero| zero.saturating_add(self.start_after_ns));
         // A member for a part of the flow: the time in which it received.
-        let (begin, end) = match self.window {
-            Some(_) => (self.first_ns, Some(self.last_ns)),
-            None => (begin, self.sender_end_ns),
-        };
+        let (begin, end) = self.time_in_group(begin).unwrap_or((begin, self.sender_end_ns));
         if let (Some(begin), Some(end)) = (begin, end)
             && end > begin
             && s.counts.lost > 0

@@ -569,15 +569,64 @@ fn a_member_accounts_for_what_was_sent_while_it_was_one() {
     assert_eq!((member.joined_seconds, member.join_latency_seconds), (None, None));
     assert_eq!(member.unjoined_packets, Some(996));
 
-    // Nothing arrived after joining: no packet is known to be lost.
+    // Nothing arrived after joining: it is unknown which packets could have.
     let mut r = new(false);
     r.joined(11 * SECOND);
     r.set_sent_total(1000);
     assert!(r.is_complete());
     r.finish(20 * SECOND);
     let report = r.report("", None, None);
-    assert_eq!((report.packets, report.lost_packets, report.loss_ratio), (0, Some(0), None));
-    assert_eq!(r.membership().unwrap().unjoined_packets, Some(1000));
+    assert_eq!((report.packets, report.lost_packets, report.loss_ratio), (0, None, None));
+    assert_eq!(r.membership().unwrap().unjoined_packets, None);
+
+    // It never joined: none was asked of it.
+    let mut r = new(false);
+    r.set_sent_total(1000);
+    assert!(r.is_complete());
+    r.finish(20 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.lost_packets), (0, Some(0)));
+    let member = r.membership().unwrap();
+    assert_eq!((member.joined_seconds, member.unjoined_packets), (None, Some(1000)));
+}
+
+/// Losses until the receiver leaves are losses: the end of the membership is not the last arrival.
+#[test]
+fn an_outage_until_leaving_is_loss() {
+    let ended = |rate: &str, arrivals: &[u64], left: u64, seen: &[u64]| {
+        let mut r = receiving(rate, |c| c.payload = Some(ByteSize(100).into()));
+        r.expect_membership(true);
+        r.start(IntervalClock { start_ns: 10 * SECOND, interval_ns: SECOND, omit_ns: 0 });
+        for n in arrivals {
+            r.on_message(&datagram(100, *n, 0, 0), None, 10 * SECOND + n * MS, |_| {});
+        }
+        r.left(10 * SECOND + left * MS);
+        r.watched();
+        for n in seen {
+            r.arrived_after_leaving(&datagram(100, *n, 0, 0), 10 * SECOND + n % 100_000 * MS);
+        }
+        r.set_sent_total(1000);
+        r.set_sender_end(SECOND);
+        r.finish(20 * SECOND);
+        let (report, member) = (r.report("", None, None), r.membership().unwrap());
+        (report.lost_packets, member.unjoined_packets, member.leave_latency_seconds)
+    };
+    let some: Vec<u64> = (0..100).collect();
+    // The first packet seen after leaving ends the membership; numbers that were never sent do not count.
+    let seen = [400, 401, 100_000 + 402, u64::MAX];
+    assert_eq!(ended("1000pps", &some, 400, &seen), (Some(300), Some(600), Some(0.001)));
+    // An outage that goes on after leaving, by the schedule, whether a packet is seen after it or not.
+    assert_eq!(ended("1000pps", &some, 400, &[700]), (Some(301), Some(599), Some(0.3)));
+    assert_eq!(ended("1000pps", &some, 400, &[]), (Some(301), Some(599), Some(0.0)));
+    assert_eq!(ended("1000pps", &[], 400, &[]), (Some(401), Some(599), Some(0.0)));
+    // A sender that did not keep to its schedule, and one without any: unknown.
+    for rate in ["2000pps", "0"] {
+        assert_eq!(ended(rate, &some, 400, &[]), (None, None, None), "{rate}");
+        assert_eq!(ended(rate, &some, 400, &[700]), (None, None, Some(0.3)), "{rate}");
+        assert_eq!(ended(rate, &some, 100, &[]), (Some(0), Some(900), Some(0.0)), "{rate}");
+    }
+    // The sender had ended before: all that it sent was for this member.
+    assert_eq!(ended("1000pps", &some, 1001, &[]), (Some(900), Some(0), None));
 }
 
 /// A sender that learns of the start late has a shorter time of sending, and no lower rate.

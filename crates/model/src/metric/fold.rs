@@ -35,7 +35,14 @@ impl Definition {
             Read::RunDelay(get) => statistic.of(get(record)?),
             Read::Flow(_, Fold::Total(get)) => self.of_totals(record, direction, get),
             Read::Flow(..) | Read::Flows(..) => {
-                let flows = record.flows.iter();
+                // One sender may have several receivers, which are flows of their own.
+                let shared = match self.end {
+                    End::Sender => record.plan.shared_streams(),
+                    _ => vec![],
+                };
+                let is_copy =
+                    |id| shared.iter().any(|ids| ids.contains(&id) && ids.first() != Some(&id));
+                let flows = record.flows.iter().filter(|f| !is_copy(f.id));
                 self.of_flows(
                     flows.filter(|f| direction.is_none_or(|d| f.direction == d)),
                     Some(statistic),

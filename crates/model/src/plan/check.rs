@@ -355,6 +355,13 @@ impl Connection {
         let Some((field, Some(at))) = joins.into_iter().find(|(_, at)| at.is_some()) else {
             return Ok(());
         };
+        let end = self.duration.filter(|duration| duration.0 > 0);
+        if let (Some(join), Some(end)) = (options.join_after, end)
+            && join.0 >= self.start_after.0.saturating_add(end.0)
+        {
+            let accepted = "a time before the sender ends";
+            return refuse("join_after", format!("{join} with duration {end}"), accepted);
+        }
         // A member that joins late knows the number of its first packet only from the packet.
         let is_narrow = self.payload.as_ref().is_some_and(|size| size.moments().min_bytes < 32);
         if is_narrow || self.header != HeaderFormat::default() {

@@ -259,7 +259,18 @@ impl Membership {
     /// Whether it covers only a part of the test.
     #[must_use]
     pub fn is_part(&self) -> bool {
-        self.joined_seconds.is_some() || self.left_seconds.is_some()
+        self.joined_seconds.is_some() || self.left_seconds.is_some() || self.is_unjoined()
+    }
+
+    /// Whether packets were sent while it was no member.
+    fn is_unjoined(&self) -> bool {
+        self.unjoined_packets.is_some_and(|packets| packets > 0)
+    }
+
+    /// Whether it never joined.
+    #[must_use]
+    pub fn never_joined(&self) -> bool {
+        self.joined_seconds.is_none() && self.left_seconds.is_none() && self.is_unjoined()
     }
 }
 

@@ -59,7 +59,8 @@ impl Description for Broadcast {
     }
 
     fn default_payload(&self, _: Option<SendRate>, family: Family, path_mtu_bytes: u32) -> u64 {
-        largest_unfragmented(family, path_mtu_bytes)
+        // The same to every receiver, whatever the paths to their servers are.
+        largest_unfragmented(family, path_mtu_bytes.min(1500))
     }
 }
 
