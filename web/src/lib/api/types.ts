@@ -1880,7 +1880,7 @@ export interface components {
             verify?: boolean;
             /**
              * Voice codec
-             * @description Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107.
+             * @description Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107. Payloads are whole frames, and packets are sent at their duration: 20 ms (`g723.1`: 30 ms), unless `payload`, `rate` or `spacing` give another.
              */
             voice?: components["schemas"]["VoiceCodec"] | null;
             /**
@@ -3501,8 +3501,10 @@ export interface components {
              * @default tcp
              */
             transport: components["schemas"]["Transport"];
-            /** @description Quality of the voice that it imitates. */
+            /** @description Quality of that voice, if loss and delay are known. */
             voice?: components["schemas"]["Voice"] | null;
+            /** @description Codec of the voice that it imitates. */
+            voice_codec?: components["schemas"]["VoiceCodec"] | null;
         };
         /**
          * @description The directions in which a flow's filter is tried.
@@ -6567,7 +6569,7 @@ export interface components {
          *     - `stream`: One end sends data.
          *     - `rr`: Request and response: the client sends requests, and the server answers each.
          *     - `crr`: Connect, request and response: each transaction has a connection of its own.
-         *     - `cc`: Connect and close: a transaction is a connection without data.
+         *     - `cc`: Connect and close: a transaction is a connection without request and response.
          * @enum {string}
          */
         Shape: "stream" | "rr" | "crr" | "cc";
@@ -7671,7 +7673,7 @@ export interface components {
             duplicate_responses?: number | null;
             /**
              * Format: uint64
-             * @description Transactions that failed.
+             * @description Transactions that failed, those included whose request was due but not sent.
              * @default 0
              */
             failed: number;
@@ -7680,7 +7682,7 @@ export interface components {
              * @description Failed transactions whose connection was not established.
              */
             failed_connections?: number | null;
-            /** @description These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `error`. */
+            /** @description These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `error`. */
             failures?: {
                 [key: string]: number;
             };
@@ -7737,7 +7739,7 @@ export interface components {
             /**
              * Format: double
              * @description Time after which a transaction without a response failed; absent for requests on one stream, whose responses
-             *     can't be lost.
+             *     can't be lost: those that are missing at the end are awaited for longer, and have then failed by `timeout`.
              */
             timeout_seconds?: number | null;
             /**
