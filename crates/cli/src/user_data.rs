@@ -1,10 +1,11 @@
 //! This user's stored data: runs, the calibration that is added to them, and traffic profiles.
 
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use weir_model::plan::{TrafficProfile, UserProfiles};
 use weir_model::record::Record;
+use weir_net::file::open_regular;
 use weir_runs::{DataDirectory, Store, StoreError};
 
 use crate::commands::calibrate;
@@ -60,12 +61,29 @@ pub(crate) fn find_profiles() {
     TrafficProfile::find_users(UserProfiles { text: profile, names: profiles });
 }
 
-/// The text of a profile's file.
-fn profile(name: &str) -> Option<String> {
+/// The text of a profile's file; an error names the file.
+fn profile(name: &str) -> Option<Result<String, String>> {
+    let path = profile_directory()?.join(format!("{name}.toml"));
+    let is_unknown = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
+        // A directory that this user can't search, such as another user's home, has no profiles of theirs.
+        io::ErrorKind::PermissionDenied => path.symlink_metadata().is_err(),
+        _ => false,
+    };
+    match read(&path) {
+        Err(error) if is_unknown(&error) => None,
+        result => Some(result.map_err(|error| format!("{}: {error}", path.display()))),
+    }
+}
+
+/// The text of a regular file of up to [`MAX_PROFILE`] bytes.
+fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let file = std::fs::File::open(profile_directory()?.join(format!("{name}.toml"))).ok()?;
-    file.take(MAX_PROFILE).read_to_string(&mut text).ok()?;
-    Some(text)
+    open_regular(path)?.take(MAX_PROFILE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_PROFILE {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB")),
+        false => Ok(text),
+    }
 }
 
 /// The names of all files of profiles.

@@ -33,7 +33,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
-pub use profiles::{ProfileName, TrafficProfile, UserProfiles};
+pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};
 pub use schedule::RateSchedule;
 pub use scope::Scope;
 pub use servers::Server;

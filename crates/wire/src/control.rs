@@ -65,7 +65,8 @@ impl Hello {
 /// A request for a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Open {
-    /// The plan to run; both sides expand it in the same way.
+    /// The plan to run, without names of profiles; both sides expand it in the same way.
+    #[serde(deserialize_with = "weir_model::plan::without_profiles")]
     pub plan: Plan,
     /// IP version in use.
     pub family: Family,

@@ -81,7 +81,12 @@ pub(crate) fn run(args: &ProfilesArgs) -> Result<i32, CliError> {
 /// The file of a profile.
 fn file(name: &str) -> Result<String, CliError> {
     if let Some(profile) = TrafficProfile::named(name) {
-        return Ok(profile.text.into_owned());
+        return match profile.unreadable {
+            None => Ok(profile.text.into_owned()),
+            Some(reason) => {
+                Err(CliError::flag("NAME", reason, "a readable file, UTF-8, of up to 1 MiB"))
+            }
+        };
     }
     let link = PROFILES.iter().find(|profile| profile.name == name);
     let link = link.ok_or_else(|| {

@@ -93,3 +93,46 @@ fn a_profile_is_shown_edited_and_used() {
     let refused = refusal(&run(&["profiles", "show", "nothing"]));
     assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("NAME"), 2));
 }
+
+#[test]
+fn an_unreadable_profile_is_not_replaced_by_the_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let profiles = directory.path().join("profiles");
+    fs::create_dir(&profiles).unwrap();
+    let run = |words: &[&str]| with_profiles(directory.path(), words);
+    let path = profiles.join("dns.toml");
+    let shown = out(&run(&["profiles", "show", "dns"]));
+    let long = format!("{shown}#{}", " ".repeat(1 << 20));
+    let cases: [(&str, Box<dyn Fn()>); 3] = [
+        ("not UTF-8", Box::new(|| fs::write(&path, b"# \xff").unwrap())),
+        ("too long", Box::new(|| fs::write(&path, &long).unwrap())),
+        ("a directory", Box::new(|| fs::create_dir(&path).unwrap())),
+    ];
+    for (case, make) in &cases {
+        make();
+        let refused = refusal(&run(&["test", "h", "--profile", "dns", "--save-plan", "-"]));
+        assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--profile"), 2), "{case}");
+        let given = refused.given.unwrap();
+        assert!(given.contains(path.to_str().unwrap()), "{case}: {given}");
+        let refused = refusal(&run(&["profiles", "show", "dns"]));
+        assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("NAME"), 2), "{case}");
+        if path.is_file() {
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_given_rate_replaces_the_intervals_of_a_profile() {
+    let directory = tempfile::tempdir().unwrap();
+    for (words, expected) in [
+        (["--profile", "quake3", "-b", "500pps"], "500pps"),
+        (["--profile", "imix", "--idt", "10ms"], "100pps"),
+    ] {
+        let output =
+            with_profiles(directory.path(), &[&["test", "--save-plan", "-"][..], &words].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let saved = Plan::parse(&out(&output)).unwrap();
+        assert_eq!(saved.connections[0].send_rate(), expected.parse().unwrap());
+    }
+}

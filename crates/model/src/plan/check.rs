@@ -9,7 +9,7 @@ use super::{
 use crate::ModelError;
 use crate::names::{Host, is_device};
 use crate::one_of;
-use crate::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
+use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
 
 /// Maximum number of laws that draw from a table.
 const MAX_TABLES: usize = 32;

@@ -6,7 +6,8 @@
 mod given;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
@@ -83,13 +84,15 @@ pub struct TrafficProfile {
     pub text: Cow<'static, str>,
     /// Whether it is the user's.
     pub is_users: bool,
+    /// Why its file can't be read, with the file's name. The text is then empty.
+    pub unreadable: Option<String>,
 }
 
 /// The user's profiles: how they are found, since this crate reads no files.
 #[derive(Debug, Clone, Copy)]
 pub struct UserProfiles {
-    /// The file of a profile; `None` if there is none of this name.
-    pub text: fn(&str) -> Option<String>,
+    /// The file of a profile, or the file's name and why it can't be read; `None` if there is none of this name.
+    pub text: fn(&str) -> Option<Result<String, String>>,
     /// The names of all.
     pub names: fn() -> Vec<String>,
 }
@@ -116,11 +119,14 @@ impl TrafficProfile {
     pub fn named(name: &str) -> Option<TrafficProfile> {
         let users =
             USERS.get().filter(|_| Self::is_name(name)).and_then(|users| (users.text)(name));
-        let (text, is_users) = match users {
-            Some(text) => (text.into(), true),
-            None => (BUILT_IN.iter().find(|(known, _)| *known == name)?.1.into(), false),
+        let is_users = users.is_some();
+        let (text, unreadable) = match users {
+            Some(Ok(text)) => (text.into(), None),
+            // The program's profile of the same name is other traffic.
+            Some(Err(reason)) => ("".into(), Some(reason)),
+            None => (BUILT_IN.iter().find(|(known, _)| *known == name)?.1.into(), None),
         };
-        Some(TrafficProfile { name: name.to_owned().into(), text, is_users })
+        Some(TrafficProfile { name: name.to_owned().into(), text, is_users, unreadable })
     }
 
     /// All profiles: the program's in their order, each replaced by the user's of the same name, then the user's others.
@@ -145,8 +151,16 @@ impl TrafficProfile {
     /// Its plan.
     ///
     /// # Errors
-    /// Those of [`Plan::parse`]; [`ModelError::Document`] for a connection that names a profile.
+    /// Those of [`Plan::parse`]; [`ModelError::Document`] for a connection that names a profile; [`ModelError::Field`] for a
+    /// file that can't be read.
     pub fn plan(&self) -> Result<Plan, ModelError> {
+        if let Some(reason) = &self.unreadable {
+            return Err(ModelError::Field {
+                field: FIELD.into(),
+                given: reason.clone(),
+                accepted: "a readable file of `weir.plan/1`, UTF-8, of up to 1 MiB".into(),
+            });
+        }
         let tree = document::tree(&self.text)?;
         let connections = tree.get("connection").and_then(Value::as_array);
         let nested = connections.and_then(|all| all.iter().position(|c| c.get(FIELD).is_some()));
@@ -177,29 +191,47 @@ impl TrafficProfile {
         own: &ConnectionFields,
         given: &[&str],
     ) -> Result<Vec<ConnectionFields>, ModelError> {
-        let connections = self.plan()?.connections;
-        let is_only = connections.len() == 1;
-        let own_values = table(own);
-        let replaced = connections.into_iter().map(|connection| {
-            let mut fields = table(&ConnectionFields::from(connection));
-            if given.iter().any(|field| LIMITS.contains(field)) {
-                LIMITS.iter().for_each(|limit| drop(fields.remove(*limit)));
-            }
-            let theirs = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            for field in given.iter().filter(|field| **field != FIELD) {
-                // What is absent from the table has its default.
-                match own_values.get(*field) {
-                    Some(value) => fields.insert((*field).into(), value.clone()),
-                    None => fields.remove(*field),
-                };
-            }
-            if given.contains(&"name") && !is_only && !theirs.is_empty() {
-                fields.insert("name".into(), format!("{} {theirs}", own.name).into());
-            }
-            Ok(document::read(&Value::Object(fields))?)
-        });
-        replaced.collect()
+        replaced(&self.plan()?.connections, own, given)
     }
+}
+
+/// A profile's connections, with the `given` fields of `own` instead of theirs.
+fn replaced(
+    connections: &[Connection],
+    own: &ConnectionFields,
+    given: &[&str],
+) -> Result<Vec<ConnectionFields>, ModelError> {
+    let is_only = connections.len() == 1;
+    let is_given = |field: &str| given.contains(&field);
+    let own_values = table(own);
+    let replaced = connections.iter().map(|connection| {
+        let mut fields = table(&ConnectionFields::from(connection.clone()));
+        if LIMITS.iter().any(|limit| is_given(limit)) {
+            LIMITS.iter().for_each(|limit| drop(fields.remove(*limit)));
+        }
+        // A rate and intervals with a mean of their own exclude each other.
+        let is_timed = connection.spacing.packets_per_second().is_some();
+        if is_timed && (is_given("rate") || is_given("rate_schedule")) {
+            fields.remove("spacing");
+        }
+        if is_given("spacing") && own.spacing.packets_per_second().is_some() {
+            fields.remove("rate");
+            fields.remove("rate_schedule");
+        }
+        let theirs = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        for field in given.iter().filter(|field| **field != FIELD) {
+            // What is absent from the table has its default.
+            match own_values.get(*field) {
+                Some(value) => fields.insert((*field).into(), value.clone()),
+                None => fields.remove(*field),
+            };
+        }
+        if is_given("name") && !is_only && !theirs.is_empty() {
+            fields.insert("name".into(), format!("{} {theirs}", own.name).into());
+        }
+        Ok(document::read(&Value::Object(fields))?)
+    });
+    replaced.collect()
 }
 
 /// The fields of a connection that are not at their default, and some that are.
@@ -229,20 +261,27 @@ pub(super) fn expanded<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Conne
         .map(|entry| entry.fields.name.clone())
         .collect();
     let mut out = vec![];
+    let mut known: HashMap<String, Vec<Connection>> = HashMap::new();
     for Given { fields, keys } in entries {
         let Some(name) = &fields.profile else {
             out.push(fields.into());
             continue;
         };
-        // Unless the user removed it since the name was read.
-        let profile = TrafficProfile::named(&name.0).ok_or_else(|| {
-            D::Error::custom(format_args!("traffic profile {}: no such file", name.0))
-        })?;
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let connections = profile.connections(&fields, &keys);
-        let connections = connections.map_err(|error| {
+        let failed = |error: ModelError| {
             D::Error::custom(format_args!("traffic profile {}: {error}", name.0))
-        })?;
+        };
+        let connections = match known.entry(name.0.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                // Unless the user removed it since the name was read.
+                let profile = TrafficProfile::named(&name.0).ok_or_else(|| {
+                    D::Error::custom(format_args!("traffic profile {}: no such file", name.0))
+                })?;
+                entry.insert(profile.plan().map_err(failed)?.connections)
+            }
+        };
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let connections = replaced(connections, &fields, &keys).map_err(failed)?;
         for mut fields in connections {
             if !fields.name.is_empty() {
                 fields.name = unused(&fields.name, &mut names);
@@ -251,6 +290,22 @@ pub(super) fn expanded<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Conne
         }
     }
     Ok(out)
+}
+
+/// Reads a plan whose connections name no profiles: that of a session to open, whose client expanded them.
+///
+/// # Errors
+/// Those of a plan; a connection with a profile.
+pub fn without_profiles<'de, D: Deserializer<'de>>(source: D) -> Result<Plan, D::Error> {
+    let tree = Value::deserialize(source)?;
+    let connections = tree.get("connection").and_then(Value::as_array);
+    let is_named = |c: &Value| c.get(FIELD).is_some_and(|profile| !profile.is_null());
+    if let Some(index) = connections.and_then(|all| all.iter().position(is_named)) {
+        return Err(D::Error::custom(format_args!(
+            "connection[{index}].{FIELD}: set; accepted: the connections of the profile, since servers have none"
+        )));
+    }
+    Plan::deserialize(tree).map_err(D::Error::custom)
 }
 
 /// `name`, or with the first number behind it that makes it unique.

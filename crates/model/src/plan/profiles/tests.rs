@@ -147,16 +147,19 @@ fn profiles_and_voice_are_refused_by_field() {
 #[test]
 fn a_profile_can_not_name_a_profile() {
     let text = "schema = \"weir.plan/1\"\n[[connection]]\nprofile = \"dns\"".into();
-    let profile = TrafficProfile { name: "own".into(), text, is_users: true };
+    let profile = TrafficProfile { name: "own".into(), text, is_users: true, unreadable: None };
     let expected = (Some("connection[0].profile".into()), Some("set in a profile".into()));
     assert_eq!(refused(&profile.plan().unwrap_err()), expected);
 }
 
 #[test]
 fn the_users_profiles_come_first() {
-    fn text(name: &str) -> Option<String> {
+    fn text(name: &str) -> Option<Result<String, String>> {
+        if name == "unreadable" {
+            return Some(Err("unreadable.toml: no".into()));
+        }
         let plan = "# Mine.\nschema = \"weir.plan/1\"\n[[connection]]\npackets = 3";
-        (name == "own-traffic").then(|| plan.into())
+        (name == "own-traffic").then(|| Ok(plan.into()))
     }
     TrafficProfile::find_users(UserProfiles {
         text,
@@ -168,4 +171,30 @@ fn the_users_profiles_come_first() {
     assert_eq!(last, own);
     let plan = plan("[[connection]]\nprofile = \"own-traffic\"").unwrap();
     assert_eq!(plan.connections[0].packets, Some(3));
+    let unreadable = TrafficProfile::named("unreadable").unwrap().plan().unwrap_err();
+    let expected = (Some("profile".into()), Some("unreadable.toml: no".into()));
+    assert_eq!(refused(&unreadable), expected);
+}
+
+#[test]
+fn a_given_rate_and_given_intervals_replace_each_other() {
+    let of = |text: &str| plan(&format!("[[connection]]\n{text}")).unwrap().connections.remove(0);
+    let faster = of("profile = \"quake3\"\nrate = \"500pps\"");
+    assert_eq!(faster.send_rate(), "500pps".parse().unwrap());
+    assert!(faster.spacing.is_constant());
+    let regular = of("profile = \"imix\"\nspacing = \"10ms\"");
+    assert_eq!((regular.send_rate(), regular.rate), ("100pps".parse().unwrap(), None));
+    // A law without a mean of its own needs the rate.
+    let random = of("profile = \"imix\"\nspacing = \"exponential\"");
+    assert_eq!(random.send_rate(), "1000pps".parse().unwrap());
+}
+
+#[test]
+fn an_opened_plan_names_no_profiles() {
+    let of = |text: &str| without_profiles(serde_json::from_str::<Value>(text).unwrap());
+    let schema = "\"schema\":\"weir.plan/1\"";
+    let plain = of(&format!("{{{schema},\"connection\":[{{\"profile\":null,\"count\":3}}]}}"));
+    assert_eq!(plain.unwrap().connections[0].count, 3);
+    let named = of(&format!("{{{schema},\"connection\":[{{}},{{\"profile\":\"dns\"}}]}}"));
+    assert!(named.unwrap_err().to_string().contains("connection[1].profile"));
 }
