@@ -37,6 +37,8 @@ const REMEMBERED: usize = 64;
 
 /// Labels of a series: those of its flow.
 type Labels = Vec<(String, String)>;
+/// What a request is answered from: the figures, and accepted names in `Host`.
+type Served = (Arc<Mutex<Figures>>, Arc<Vec<String>>);
 /// Reads a figure of one flow in one interval.
 type Read<T> = fn(&IntervalFlow) -> Option<T>;
 
@@ -283,11 +285,7 @@ async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-async fn metrics(
-    State((figures, names)): State<(Arc<Mutex<Figures>>, Arc<Vec<String>>)>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
+async fn metrics(State((figures, names)): State<Served>, headers: HeaderMap, uri: Uri) -> Response {
     match right_host(&headers, &uri, &names) {
         Err(problem) => problem.into_response(),
         Ok(()) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], lock(&figures).text()).into_response(),

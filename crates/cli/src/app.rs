@@ -159,7 +159,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Man(args) => commands::man::run(&args),
     };
     done.unwrap_or_else(|error| {
-        let error = error.as_typed(words);
+        let error = error.named_as_typed(words);
         tell(&error, form);
         error.exit_code()
     })

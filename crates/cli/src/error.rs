@@ -93,7 +93,7 @@ impl CliError {
     }
 
     /// The error with the flag's name that was typed, where it is an alias.
-    pub(crate) fn as_typed(mut self, words: &[OsString]) -> CliError {
+    pub(crate) fn named_as_typed(mut self, words: &[OsString]) -> CliError {
         if let CliError::Flag { flag, .. }
         | CliError::NotYet { flag, .. }
         | CliError::NotAvailable { flag, .. } = &mut self

@@ -109,7 +109,7 @@ mod unit {
             host in admitted("/components/schemas/TestRequest/properties/host/pattern"),
             name in admitted("/paths/~1api~1v1~1plans~1{name}/get/parameters/0/schema/pattern"),
             interface in admitted("/components/schemas/EmulatorRequest/properties/interfaces/items/pattern"),
-            condition in admitted("/paths/~1api~1v1~1runs/get/parameters/6/schema/items/pattern"),
+            condition in admitted("/paths/~1api~1v1~1runs/get/parameters/7/schema/items/pattern"),
         ) {
             prop_assert!(weir_model::names::Host::parse(&host).is_ok(), "{host}");
             prop_assert!(crate::handlers::file_name(&name).is_ok(), "{name}");

@@ -90,6 +90,7 @@ fn every_parameter_of_a_query_is_named() {
         ("/comparison", "runs", "runs=run-one%2Brun-one,x"),
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=sure"),
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=100"),
+        ("/runs", "kind", "kind=some"),
         ("/tests/{id}/record", "parts", "parts=some"),
         ("/tests/{id}/history", "after", "after=soon"),
         ("/emulators/{id}/history", "after", "after=soon"),
@@ -102,7 +103,7 @@ fn every_parameter_of_a_query_is_named() {
         says_all(&get(s.address, &asked), &format!("?{key}"), &asked);
     }
     // What takes any text, or what is there.
-    let free = [("/runs", "tag"), ("/experiments/{id}/report", "figure")];
+    let free = [("/runs", "tag"), ("/experiments/{id}/report", "figure"), ("/report", "label")];
     let known: BTreeSet<(&str, &str)> =
         wrong.iter().map(|(path, key, _)| (*path, *key)).chain(free).collect();
     let document = weir_api::openapi();

@@ -103,13 +103,13 @@ fn an_unreadable_profile_is_not_replaced_by_the_programs() {
     let path = profiles.join("dns.toml");
     let shown = out(&run(&["profiles", "show", "dns"]));
     let long = format!("{shown}#{}", " ".repeat(1 << 20));
-    let cases: [(&str, Box<dyn Fn()>); 3] = [
-        ("not UTF-8", Box::new(|| fs::write(&path, b"# \xff").unwrap())),
-        ("too long", Box::new(|| fs::write(&path, &long).unwrap())),
-        ("a directory", Box::new(|| fs::create_dir(&path).unwrap())),
-    ];
-    for (case, make) in &cases {
-        make();
+    for case in ["not UTF-8", "too long", "a directory"] {
+        match case {
+            "not UTF-8" => fs::write(&path, b"# \xff"),
+            "too long" => fs::write(&path, &long),
+            _ => fs::create_dir(&path),
+        }
+        .unwrap();
         let refused = refusal(&run(&["test", "h", "--profile", "dns", "--save-plan", "-"]));
         assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--profile"), 2), "{case}");
         let given = refused.given.unwrap();

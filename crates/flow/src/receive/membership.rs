@@ -205,7 +205,9 @@ impl Receiving {
         if self.has_sender_ended(left) {
             return None;
         }
-        match window.last.filter(|(_, number)| *number < sent) {
+        match window.last {
+            // A number that was never sent: when the last packet arrived is unknown.
+            Some((_, number)) if number >= sent => None,
             Some((at, number)) => {
                 Some((at.saturating_sub(left) as f64 / 1e9, number.saturating_add(1) >= sent))
             }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Connection, HeaderFormat, Spacing, Switch};
+use super::{Connection, HeaderFormat, Switch};
 use crate::ModelError;
 use crate::units::{RateLimit, SendRate, Span};
 
@@ -103,11 +103,7 @@ impl Connection {
 
     /// Interval between the packets of a talk spurt, if the plan states it, ns.
     fn stated_interval_ns(&self) -> Option<f64> {
-        let law = match &self.spacing {
-            Spacing::OnOff(law) => &law.interval,
-            law => law,
-        };
-        law.moments().mean_ns.or_else(|| match self.rate?.limit {
+        self.spacing.within_burst().moments().mean_ns.or_else(|| match self.rate?.limit {
             RateLimit::Packets(packets) => (packets > 0.0).then(|| 1e9 / packets),
             RateLimit::Bits(bits) => {
                 let bytes = self.payload.as_ref()?.moments().mean_bytes;
@@ -201,10 +197,8 @@ impl Connection {
             }
         }
         let duration_ns = self.voice_frames(codec) * facts.frame_ns;
-        let is_regular = match &self.spacing {
-            Spacing::OnOff(law) => law.interval.is_constant(),
-            law => law.is_constant() && self.rate.is_none_or(|rate| rate.burst <= 1),
-        };
+        let is_regular = self.spacing.within_burst().is_constant()
+            && self.rate.is_none_or(|rate| rate.burst <= 1);
         let is_unlimited = self.send_rate().limit == RateLimit::Unlimited;
         let is_near = self
             .stated_interval_ns()

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
         None => Ok(None),
         Some((job, key)) => prepare(job, key, &args.output, words).map(Some),
     });
-    run_prepared(ready.map_err(|error| error.as_typed(words)), ErrorForm::of(words))
+    run_prepared(ready.map_err(|error| error.named_as_typed(words)), ErrorForm::of(words))
 }
 
 /// Runs a job of `weir job`.
@@ -208,7 +208,7 @@ fn prepare(
 fn watched(on_path: Option<&EmulatorOnPath>) -> Result<Option<Watched>, CliError> {
     let socket = on_path.map(|on_path| on_path.control_socket.as_path());
     let side = on_path.and_then(|on_path| on_path.client_side.as_deref());
-    Ok(Watched::find(socket, side)?)
+    Watched::find(socket, side)
 }
 
 impl Prepared {

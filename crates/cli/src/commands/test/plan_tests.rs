@@ -156,7 +156,6 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --plan f -b 1M", "usage", "--bitrate", "given with --plan"),
         ("h --profile voip", "usage", "--profile", "voip"),
         ("h --profile dns -R", "usage", "--reverse", "given with --profile"),
-        ("h --profile dns -b 1M", "usage", "--bitrate", "1M with --spacing 1785714286ns"),
         ("h --voice g7", "value", "--voice", "g7"),
         ("h --plan f --profile dns", "usage", "--plan", "given with --profile"),
         ("h --plan f -i 1 --bidir", "usage", "--bidir", "given with --plan"),

@@ -345,7 +345,7 @@ mod tests {
             let mut counting = |ask: TrialRequest| {
                 made += 1;
                 let trial = inner(ask)?;
-                let host_limited = is_busy && ask.number % 3 == 0 && ask.rate > 320_000.0;
+                let host_limited = is_busy && ask.number.is_multiple_of(3) && ask.rate > 320_000.0;
                 Ok::<_, ()>(Trial { host_limited, ..trial })
             };
             let terms = Terms { max_trials: most, ..of(3) };

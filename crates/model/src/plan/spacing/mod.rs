@@ -46,6 +46,11 @@ trait SpacingRule {
 
     /// Whether it has a mean of its own.
     fn has_mean(&self) -> bool;
+
+    /// The law of the intervals within a burst, if there are bursts with pauses between them.
+    fn within_burst(&self) -> Option<&Spacing> {
+        None
+    }
 }
 
 impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
@@ -116,6 +121,12 @@ impl Spacing {
     #[must_use]
     pub fn moments(&self) -> SpacingMoments {
         self.rule().moments()
+    }
+
+    /// The law of the intervals within a burst; its own without bursts.
+    #[must_use]
+    pub(crate) fn within_burst(&self) -> &Spacing {
+        self.rule().within_burst().unwrap_or(self)
     }
 
     /// Whether all intervals are equal.

@@ -106,6 +106,10 @@ impl Running for Phases {
 }
 
 impl SpacingRule for OnOff {
+    fn within_burst(&self) -> Option<&Spacing> {
+        Some(&self.interval)
+    }
+
     /// By Wald's equation an interval of mean m ends m/on phases. The variation takes their number as Poisson's, which it
     /// nearly is where intervals are short.
     fn moments(&self) -> SpacingMoments {
