@@ -16,7 +16,7 @@ use weir_flow::{Failure, MAX_MESSAGE, StreamPool, StreamReceiving, Transacting};
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
-use weir_net::socket::{BorrowedSocket, borrow};
+use weir_net::socket::AsSocket;
 use weir_net::udp::RecvBatch;
 use weir_net::waiting::{SPIN_NS, spin_until};
 
@@ -58,10 +58,10 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    fn as_socket(&self) -> BorrowedSocket<'_> {
+    fn as_socket(&self) -> &dyn AsSocket {
         match self {
-            Link::Stream(socket) => borrow(&**socket),
-            Link::Datagrams { socket, .. } => borrow(&**socket),
+            Link::Stream(socket) => &**socket,
+            Link::Datagrams { socket, .. } => &**socket,
         }
     }
 }
@@ -457,10 +457,10 @@ fn retire(slot: &mut Slot, context: &mut Context) {
 }
 
 impl Connection {
-    fn socket(&self) -> BorrowedSocket<'_> {
+    fn socket(&self) -> &dyn AsSocket {
         match self {
-            Connection::Dialled(dialled) => borrow(&*dialled.socket),
-            Connection::Accepted(serving) => borrow(&*serving.accepted.socket),
+            Connection::Dialled(dialled) => &*dialled.socket,
+            Connection::Accepted(serving) => &*serving.accepted.socket,
         }
     }
 }
