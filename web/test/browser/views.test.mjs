@@ -26,13 +26,15 @@ before(async () => {
   const runs = [...site.mock.records.keys()];
   site.mock.speed.results.set('r1', { id: 'r1', at: '2026-03-01T00:00:00Z', version: '0.1.0', ...site.mock.speed.judged, download: { bytes: 1e6, seconds: 1, bits_per_second: 8e6 }, latency: { idle: [0.01, 0.02], download: [0.2, 0.3], upload: [0.1] }, curves: { download: [{ from: 0, to: 1, rate: 8e6 }, { from: 1, to: 2, rate: 9e6 }], upload: [] } });
   const running = site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
+  // The connections of PLAN, which run.
+  const connections = async (page) => (await draft(page, PLAN, running), void (await page.getByText('voice').first().waitFor()));
   const click = (name, role = 'tab') => async (page) => void (await page.getByRole(role, { name, exact: true }).click());
   views = [
     ['first visit', '', 'Test a path'],
-    ['generator', '', 'voice', (page) => draft(page, PLAN, running)],
-    ['wall', '', 'voice', async (page) => (await draft(page, PLAN, running), await click('Wall')(page), void (await page.getByRole('group', { name: 'voice' }).waitFor()))],
-    ['columns', '', 'voice', async (page) => (await draft(page, PLAN, running), void (await page.getByRole('button', { name: 'Columns' }).or(page.getByLabel('Sort by')).click()))],
-    ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByText('Advanced').click()))],
+    ['generator', '', 'Test a path', connections],
+    ['wall', '', 'Test a path', async (page) => (await connections(page), await click('Wall')(page), void (await page.getByRole('group', { name: 'voice' }).waitFor()))],
+    ['columns', '', 'Test a path', async (page) => (await connections(page), void (await page.getByRole('button', { name: 'Columns' }).or(page.getByLabel('Sort by')).click()))],
+    ['connection', '', 'Test a path', async (page) => (await connections(page), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByText('Advanced').click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('link', { name: 'voice', exact: true }).click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['asked and measured', `#/emulator/${emulator.entry.id}`, 'Flows', click('Asked / measured')],
