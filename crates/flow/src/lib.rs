@@ -34,6 +34,7 @@ mod send;
 mod sizes;
 mod socket_drops;
 mod stream;
+mod supply;
 mod transact;
 mod warnings;
 
@@ -51,6 +52,7 @@ pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, wa
 pub use send::{NextSend, SendCount, Sending};
 pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};
+pub use supply::{Recording, Summary, Supply};
 pub use transact::{Failure, Transacting};
 
 #[cfg(test)]

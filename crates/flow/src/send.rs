@@ -3,6 +3,8 @@
 //! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; only what the network accepted is
 //! counted.
 
+use std::sync::Arc;
+
 use weir_model::plan::{CatchUp, FlowSpec, TransportName};
 use weir_model::record::{IntervalCount, RateChange};
 use weir_model::units::SendRate;
@@ -16,6 +18,7 @@ use crate::pacer::{Due, Pacer};
 use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
 use crate::sizes::Sizes;
+use crate::supply::Supply;
 
 /// The next action of a sending flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +131,8 @@ pub struct Sending {
     earlier: Slots,
     /// Its intervals, where they differ.
     gaps: Option<Gaps>,
+    /// Data in place of generated content.
+    supply: Option<Arc<Supply>>,
     segmented: bool,
     /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
     sends_whole_backlog: bool,
@@ -181,6 +186,7 @@ impl Sending {
             schedule: Schedule::of(spec),
             earlier: Slots::default(),
             gaps,
+            supply: None,
             segmented,
             sends_whole_backlog: spec.connection.shape.has_transactions(),
             class: None,
@@ -204,6 +210,22 @@ impl Sending {
             log: IntervalLog::default(),
             finished_ns: None,
         }
+    }
+
+    /// The same with data that was read from a file, whose recorded sizes and intervals replace the plan's summary of them.
+    #[must_use]
+    pub fn with_supply(mut self, spec: &FlowSpec, supply: Arc<Supply>) -> Self {
+        self.sizes = self.sizes.recorded(&supply);
+        self.gaps = self.gaps.map(|gaps| gaps.recorded(spec, &supply));
+        // A packet that is skipped would shift all later ones away from their recorded times.
+        self.sends_whole_backlog |= spec.connection.spacing.is_recorded();
+        self.supply = Some(supply);
+        self
+    }
+
+    /// The data that it sends in place of generated content.
+    pub fn supply(&self) -> Option<&Arc<Supply>> {
+        self.supply.as_ref()
     }
 
     /// Sets when it starts, and the intervals of the test.
@@ -388,6 +410,11 @@ impl Sending {
     pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
+        if let Some(supply) = &self.supply {
+            let slots = bytes.chunks_exact_mut(self.sizes.max().max(1));
+            let header = self.header.carries().bytes;
+            (self.sequence..).zip(slots).for_each(|(n, slot)| supply.fill(n, header, slot));
+        }
         if self.header.carries().bytes > 0 {
             self.header.dispatch(Fill { sending: self, bytes: &mut *bytes, now_ns });
         }

@@ -257,6 +257,7 @@ impl End {
             sends,
             socket,
             events,
+            None,
         ));
         Ok(())
     }
@@ -279,6 +280,7 @@ impl End {
             signals,
             None,
             self.events.clone(),
+            None,
             None,
         ));
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
+use weir_flow::Supply;
 use weir_model::plan::{Connection, FlowSpec, Plan};
 use weir_net::interface::{Interface, egress_interface, interface};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -47,6 +48,7 @@ pub(super) struct Request<'a> {
     pub(super) facts: &'a SessionFacts,
     pub(super) engine: &'a Engine,
     pub(super) events: &'a Events,
+    pub(super) supply: &'a Option<Arc<Supply>>,
 }
 
 impl Streams {
@@ -117,6 +119,7 @@ impl Inner {
             None,
             events,
             None,
+            request.supply.clone(),
         );
         let join = Join { source: Some(source), name: spec.name.clone(), key };
         Ok(Stream { of, flow, shared: Arc::new(SharedStream::new(join)) })
