@@ -61,13 +61,15 @@ impl Gaps {
         })
     }
 
-    /// The same with the intervals of a recording, if the plan says that the sender has them.
+    /// The same with the sizes of a recording, and with its intervals if the plan says that the sender has them.
     #[must_use]
     pub(crate) fn recorded(self, spec: &FlowSpec, supply: &Arc<Supply>) -> Self {
-        match spec.connection.spacing.is_recorded() {
-            true => Gaps { mean: Mean::Recorded(supply.clone()), ..self },
-            false => self,
-        }
+        let mean = match self.mean {
+            _ if spec.connection.spacing.is_recorded() => Mean::Recorded(supply.clone()),
+            Mean::BySize(ns, sizes) => Mean::BySize(ns, sizes.recorded(supply)),
+            other => other,
+        };
+        Gaps { mean, ..self }
     }
 
     /// The interval after packet `packet`, ns × 2^64; to be called in the order of the packets.

@@ -49,6 +49,7 @@ pub use payload::{
 pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, delay_record};
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
+pub use send::header_bytes;
 pub use send::{NextSend, SendCount, Sending};
 pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_model::plan::{CatchUp, FlowSpec, TransportName};
+use weir_model::plan::{CatchUp, FlowSpec, HeaderFormat, TransportName};
 use weir_model::record::{IntervalCount, RateChange};
 use weir_model::units::SendRate;
 use weir_stats::Spacing;
@@ -15,7 +15,7 @@ use weir_wire::header::{Codec, Header, HeaderFields, TagKey, WithCodec};
 use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
-use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
+use crate::payload::{FEW_SEGMENTS, MAX_MESSAGE, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
 use crate::sizes::Sizes;
 use crate::supply::Supply;
@@ -698,6 +698,12 @@ impl Sending {
         let Some(clock) = self.log.clock() else { return vec![] };
         self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
     }
+}
+
+/// Bytes of a header in a payload that has room for all of it.
+#[must_use]
+pub fn header_bytes(format: HeaderFormat) -> usize {
+    Header::new(format, MAX_MESSAGE).carries().bytes
 }
 
 /// Packets per second, packets of a burst and policy of a paced flow.
