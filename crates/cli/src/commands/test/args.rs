@@ -209,8 +209,13 @@ fn spacing() -> String {
         "Intervals between packets: TIME such as 20ms, RATE such as 500pps, MIN..MAX, @FILE with values, or a law by its name \
          and keys, such as exponential or 'normal(mean=10ms, deviation=2ms)'. Their mean is that of the law, else \
          the one of -b. Laws (docs/laws.md): {} [default: constant]",
-        Spacing::names().join(", ")
+        stated(Spacing::names())
     )
+}
+
+/// The laws that a user can state; the sizes and intervals of a recording come with `--replay`.
+fn stated(names: &[&str]) -> String {
+    names.iter().copied().filter(|name| *name != "recorded").collect::<Vec<_>>().join(", ")
 }
 
 /// The help of `-l`, with all laws.
@@ -220,7 +225,7 @@ fn length() -> String {
          (K is 1024), MIN..MAX, @FILE with values, or a law by its name and keys, such as \
          'normal(mean=700, deviation=200, max=1400)'. Laws (docs/laws.md): {} \
          [default: the largest datagram without fragmentation; TCP: 512K, less if paced]",
-        Size::names().join(", ")
+        stated(Size::names())
     )
 }
 

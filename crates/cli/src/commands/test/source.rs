@@ -12,7 +12,7 @@ use weir_flow::{Recording, Supply, header_bytes};
 use weir_link::capture::{DatagramCounts, DatagramFilter, DatagramReader};
 use weir_model::ModelError;
 use weir_model::content::Content;
-use weir_model::plan::{CatchUp, Connection, HeaderFormat, Plan, Size, Spacing};
+use weir_model::plan::{CatchUp, Connection, Plan, Size, Spacing};
 use weir_model::record::{DataSource, DataSourceKind};
 use weir_model::units::{ByteSize, RateLimit, SendRate, Span};
 
@@ -152,11 +152,7 @@ impl Source {
         let file = File::open(path).map_err(CliError::io("--replay: read", path))?;
         let input = BufReader::with_capacity(256 << 10, file);
         let mut reader = DatagramReader::new(input, &name, filter).map_err(of_link)?;
-        let format = args.rate.header.unwrap_or_default();
-        let least = match format {
-            HeaderFormat::None => 0,
-            format => header_bytes(format),
-        };
+        let least = header_bytes(args.rate.header.unwrap_or_default());
         let (mut recording, mut lengthened, mut bytes) = (Recording::default(), 0_u64, 0_u64);
         while let Some(datagram) = reader.next_datagram().map_err(of_link)? {
             lengthened += u64::from(datagram.payload.len() < least);
