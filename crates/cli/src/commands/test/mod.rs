@@ -95,8 +95,11 @@ fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i
     }
 }
 
-/// The job that the flags define, with its key. `None` if a plan was saved and there is nothing to run.
-fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>, Option<Source>)>, CliError> {
+/// A job with its key and the data of a file, which only flags name.
+type Asked = (TestJob, Option<Key>, Option<Source>);
+
+/// The job that the flags define. `None` if a plan was saved and there is nothing to run.
+fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
     let file = args.general.plan.as_deref().map(read_plan).transpose()?;
     let Planned { mut plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
