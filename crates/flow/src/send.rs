@@ -279,6 +279,9 @@ impl Sending {
     fn change_rate(&mut self, spec: &FlowSpec, now_ns: u64, is_scheduled: bool) {
         self.rate = pacing(spec, self.sizes.max(), self.segmented);
         self.gaps = self.rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
+        if let Some(supply) = &self.supply {
+            self.gaps = self.gaps.take().map(|gaps| gaps.recorded(spec, supply));
+        }
         let packets_per_second = spec.packets_per_second();
         let Some(started) = self.started else {
             self.rates =

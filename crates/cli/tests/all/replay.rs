@@ -173,6 +173,9 @@ fn files_that_cannot_be_sent_are_refused_before_anything_starts() {
     );
     assert_eq!(refused(&["--content", "file:/nonexistent/x"])["field"], "--content");
     assert_eq!(refused(&["--replay", "/nonexistent/x"])["field"], "--replay");
+    let path = capture(directory.path(), CaptureFormat::Pcap);
+    let stream = refused(&["--replay", path.to_str().unwrap(), "--transport", "tcp"]);
+    assert_eq!(stream["field"], "--transport");
     let text = file("data", b"data");
     let with_plan = refused(&["--content", &format!("file:{text}"), "--save-plan", "/dev/null"]);
     assert_eq!(with_plan["field"], "--save-plan");

@@ -152,7 +152,8 @@ impl Source {
         let file = File::open(path).map_err(CliError::io("--replay: read", path))?;
         let input = BufReader::with_capacity(256 << 10, file);
         let mut reader = DatagramReader::new(input, &name, filter).map_err(of_link)?;
-        let least = header_bytes(args.rate.header.unwrap_or_default());
+        // An empty datagram can't be counted among others.
+        let least = header_bytes(args.rate.header.unwrap_or_default()).max(1);
         let (mut recording, mut lengthened, mut bytes) = (Recording::default(), 0_u64, 0_u64);
         while let Some(datagram) = reader.next_datagram().map_err(of_link)? {
             lengthened += u64::from(datagram.payload.len() < least);
@@ -202,6 +203,15 @@ impl Source {
     /// [`CliError::Flag`] for a flag that does not fit.
     pub(crate) fn fit(&self, plan: &mut Plan, args: &TestArgs) -> Result<(), CliError> {
         for connection in &mut plan.connections {
+            let is_capture = self.described.kind == DataSourceKind::Capture;
+            if is_capture && !connection.transport.datagrams() {
+                let given = format!("{} with --replay", connection.transport.name());
+                return Err(CliError::flag(
+                    "--transport",
+                    given,
+                    "a transport of datagrams, such as udp",
+                ));
+            }
             connection.content = Content::File;
             match self.described.kind {
                 DataSourceKind::File => self.fit_file(connection),
