@@ -27,6 +27,7 @@ mod impaired;
 mod jobs;
 mod kernel;
 mod lab;
+mod live_view;
 mod outside;
 mod peers;
 mod published;

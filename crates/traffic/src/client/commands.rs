@@ -5,6 +5,7 @@
 //! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use weir_model::plan::FlowSpec;
 use weir_model::progress::FlowState;
 use weir_model::units::SendRate;
+use weir_net::thread::lock;
 
 use crate::TrafficError;
 use crate::local::{Listener, SocketFile};
@@ -82,6 +84,71 @@ impl Reply {
 /// A request with the channel for its reply.
 pub(super) type PendingRequest = (Request, oneshot::Sender<Reply>);
 
+/// Commands to a running test from other threads of its program; the same as those of the control socket.
+///
+/// Each call waits for the answer, so that it must not come from the thread that runs the test.
+#[derive(Debug, Clone)]
+pub struct Commands {
+    requests: mpsc::UnboundedSender<PendingRequest>,
+    /// Taken by the test.
+    asked: Arc<Mutex<Option<mpsc::UnboundedReceiver<PendingRequest>>>>,
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        let (requests, asked) = mpsc::unbounded_channel();
+        Commands { requests, asked: Arc::new(Mutex::new(Some(asked))) }
+    }
+}
+
+impl Commands {
+    /// Starts a waiting connection; `name` is its name, or the name or number of one of its flows.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    pub fn start(&self, name: &str) -> Result<(), String> {
+        self.ask("start", name, None)
+    }
+
+    /// Stops a connection.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    pub fn stop(&self, name: &str) -> Result<(), String> {
+        self.ask("stop", name, None)
+    }
+
+    /// Changes the rate of a connection, at whichever end it is sent.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    pub fn rate(&self, name: &str, rate: SendRate) -> Result<(), String> {
+        self.ask("rate", name, Some(rate))
+    }
+
+    fn ask(&self, verb: &str, name: &str, rate: Option<SendRate>) -> Result<(), String> {
+        let ending = || ENDING.to_string();
+        let request = Request { verb: verb.into(), connection: Some(name.into()), rate };
+        let (sender, receiver) = oneshot::channel();
+        self.requests.send((request, sender)).map_err(|_| ending())?;
+        let reply = receiver.blocking_recv().map_err(|_| ending())?;
+        reply.error.map_or(Ok(()), Err)
+    }
+
+    /// Another sender of requests.
+    pub(super) fn sender(&self) -> mpsc::UnboundedSender<PendingRequest> {
+        self.requests.clone()
+    }
+
+    /// The requests. A second test with the same commands gets none.
+    pub(super) fn take(&self) -> mpsc::UnboundedReceiver<PendingRequest> {
+        lock(&self.asked).take().unwrap_or_else(|| mpsc::unbounded_channel().1)
+    }
+}
+
+/// The answer to a request that comes too late.
+const ENDING: &str = "the test is ending";
+
 /// The listening socket; dropping it removes its file.
 pub(super) struct CommandSocket {
     _file: SocketFile,
@@ -127,7 +194,7 @@ async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<PendingRequest
                 if requests.send((request, sender)).is_err() {
                     return;
                 }
-                receiver.await.unwrap_or_else(|_| Reply::error("the test is ending"))
+                receiver.await.unwrap_or_else(|_| Reply::error(ENDING))
             }
             Err(e) => Reply::error(format!(
                 "not a request: {e}; accepted: {{\"verb\":\"start|stop|rate|status\",\"connection\":\"NAME\",\"rate\":\"RATE\"}}"
