@@ -23,6 +23,7 @@ macro_rules! record {
 
 mod command;
 mod crossing;
+mod demand;
 mod flow;
 mod host;
 mod path;
@@ -32,6 +33,7 @@ mod transactions;
 
 pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
+pub use demand::{ServiceDemand, Side};
 pub use flow::{
     Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
     Spacing, Tcp, TcpSample, Voice,
