@@ -101,7 +101,11 @@ pub(crate) struct Engine {
     receivers: Vec<Worker<receive::Command>>,
     streams: Vec<Worker<stream::Command>>,
     transactions: Vec<Worker<transact::Command>>,
+    /// The next flow's token.
     next: AtomicUsize,
+    /// Flows of each role so far. A flow may have a sender and a receiver: one count for both would give all senders
+    /// the same worker.
+    placed: [AtomicUsize; 4],
     clock: Clock,
     notes: Notes,
 }
@@ -156,6 +160,7 @@ impl Engine {
             streams,
             transactions,
             next: AtomicUsize::new(1),
+            placed: Default::default(),
             clock,
             notes,
         })
@@ -172,8 +177,9 @@ impl Engine {
     }
 
     fn slot(&self, role: Role) -> WorkerSlot {
-        let n = self.next.fetch_add(1, Ordering::Relaxed);
-        WorkerSlot { role, worker: n % self.senders.len(), token: n as u64 }
+        let token = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+        let placed = self.placed[role as usize].fetch_add(1, Ordering::Relaxed);
+        WorkerSlot { role, worker: placed % self.senders.len(), token }
     }
 
     pub(crate) fn add_sender(&self, flow: SendFlow) -> WorkerSlot {
