@@ -7,6 +7,7 @@ mod play;
 
 pub(super) use play::start_late;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,9 @@ struct Test<'a> {
     /// Flows whose sender / receiver has ended.
     sender_done: HashMap<u32, SenderTotal>,
     receiver_done: std::collections::HashSet<u32>,
+    /// The flows before this index are known to have ended, and their senders: [`Test::is_over`].
+    ended_before: Cell<usize>,
+    sent_before: Cell<usize>,
     failed: HashMap<u32, String>,
     /// Flows that were started by themselves or by the control socket.
     started: std::collections::HashSet<u32>,
@@ -274,6 +278,8 @@ pub(super) async fn run(
         probes,
         sender_done: HashMap::new(),
         receiver_done: Default::default(),
+        ended_before: Cell::default(),
+        sent_before: Cell::default(),
         failed: HashMap::new(),
         started: Default::default(),
         stopping: Default::default(),
