@@ -85,13 +85,26 @@ impl Reply {
 pub(super) type PendingRequest = (Request, oneshot::Sender<Reply>);
 
 /// Commands to a running test from other threads of its program; the same as those of the control socket.
-///
-/// Each call waits for the answer, so that it must not come from the thread that runs the test.
 #[derive(Debug, Clone)]
 pub struct Commands {
     requests: mpsc::UnboundedSender<PendingRequest>,
     /// Taken by the test.
     asked: Arc<Mutex<Option<mpsc::UnboundedReceiver<PendingRequest>>>>,
+}
+
+/// The answer to a command, which arrives while the test runs.
+#[derive(Debug)]
+pub struct Answer(oneshot::Receiver<Reply>);
+
+impl Answer {
+    /// The answer, or the reason of the refusal; `None` until it has arrived. It arrives once.
+    pub fn poll(&mut self) -> Option<Result<(), String>> {
+        match self.0.try_recv() {
+            Ok(reply) => Some(reply.error.map_or(Ok(()), Err)),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(ENDING.into())),
+        }
+    }
 }
 
 impl Default for Commands {
@@ -102,37 +115,27 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// Starts a waiting connection; `name` is its name, or the name or number of one of its flows.
-    ///
-    /// # Errors
-    /// The reason of the refusal.
-    pub fn start(&self, name: &str) -> Result<(), String> {
+    /// Starts a waiting connection, named as in the plan or by the name of one of its flows.
+    pub fn start(&self, name: &str) -> Answer {
         self.ask("start", name, None)
     }
 
     /// Stops a connection.
-    ///
-    /// # Errors
-    /// The reason of the refusal.
-    pub fn stop(&self, name: &str) -> Result<(), String> {
+    pub fn stop(&self, name: &str) -> Answer {
         self.ask("stop", name, None)
     }
 
-    /// Changes the rate of a connection, at whichever end it is sent.
-    ///
-    /// # Errors
-    /// The reason of the refusal.
-    pub fn rate(&self, name: &str, rate: SendRate) -> Result<(), String> {
+    /// Changes the rate of a connection, whichever end sends it.
+    pub fn rate(&self, name: &str, rate: SendRate) -> Answer {
         self.ask("rate", name, Some(rate))
     }
 
-    fn ask(&self, verb: &str, name: &str, rate: Option<SendRate>) -> Result<(), String> {
-        let ending = || ENDING.to_string();
+    fn ask(&self, verb: &str, name: &str, rate: Option<SendRate>) -> Answer {
         let request = Request { verb: verb.into(), connection: Some(name.into()), rate };
         let (sender, receiver) = oneshot::channel();
-        self.requests.send((request, sender)).map_err(|_| ending())?;
-        let reply = receiver.blocking_recv().map_err(|_| ending())?;
-        reply.error.map_or(Ok(()), Err)
+        // A test that has ended drops the sender, which closes the answer.
+        let _ = self.requests.send((request, sender));
+        Answer(receiver)
     }
 
     /// Another sender of requests.

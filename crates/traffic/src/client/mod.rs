@@ -24,7 +24,7 @@ use crate::key::Key;
 use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
-pub use commands::Commands;
+pub use commands::{Answer, Commands};
 
 /// Configuration of a test.
 #[derive(Debug, Clone)]

@@ -353,7 +353,7 @@ pub(crate) struct OutputArgs {
     /// %F %T %s %z %:z %Z %%) [default: %FT%T.%3f%:z and a space]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%3f%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
-    /// Show the running test on the whole terminal: curves and figures of each connection, and keys to start and stop it and to
+    /// Show the running test on the whole terminal: curves and figures of each flow, and keys to start and stop it and to
     /// change its rate; the result is printed at the end
     #[arg(long, conflicts_with_all = ["json", "json_stream", "logfile"])]
     pub(crate) live: bool,

@@ -113,6 +113,10 @@ impl Outputs {
         }
         if args.live {
             live::check()?;
+            if plan.interval.0 == 0 {
+                let accepted = "10ms to 1h with --live, which shows intervals";
+                return Err(CliError::flag("--interval", "0", accepted));
+            }
         }
         let sink = match (to_stdout, &args.logfile) {
             // Only rows go to stdout.
@@ -220,7 +224,10 @@ impl Outputs {
         }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
         if let Some(controls) = self.controls.take().filter(|_| self.is_live) {
-            let planned: Option<Vec<u64>> = specs.iter().map(|spec| spec.duration_ns).collect();
+            let end = |spec: &FlowSpec| {
+                Some(spec.connection.start_after.0.saturating_add(spec.duration_ns?))
+            };
+            let planned: Option<Vec<u64>> = specs.iter().map(end).collect();
             let planned = planned.and_then(|all| all.into_iter().max()).map(Duration::from_nanos);
             match Live::open(&start, planned, self.options.text, controls) {
                 Ok(live) => self.live = Some(live),
@@ -258,7 +265,7 @@ impl Outputs {
         self.exporter.iter().for_each(|exporter| exporter.interval(interval));
         self.live.iter().for_each(|live| live.interval(interval));
         match self.options.form {
-            Form::Text if self.live.is_some() => {}
+            Form::Text if self.live.as_ref().is_some_and(Live::is_shown) => {}
             Form::Text => {
                 let rows = self.table.as_ref().map(|t| t.rows(interval)).unwrap_or_default();
                 self.sink.text(&rows);

@@ -14,39 +14,42 @@ const DELAYS: usize = 3600;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// What the view knows of a flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
+    /// Whether its delay is the one-way delay of datagrams, not the round trip of a stream.
+    has_one_way_delay: bool,
     /// Rates of the last intervals, bit/s; the newest is last.
-    rates: VecDeque<f64>,
-    /// Mean one-way delays of the intervals, or their last round trips where there is no delay, seconds.
+    rates: VecDeque<Option<f64>>,
+    /// The delays of the intervals that have one, seconds.
     delays: VecDeque<f64>,
-    /// The newest interval.
+    /// The newest interval; absent from the intervals of a flow that has finished.
     pub(super) sender: Option<IntervalCount>,
-    /// The newest interval.
     pub(super) receiver: Option<IntervalCount>,
-    /// Packets received, and known as lost, since the start.
-    pub(super) received_packets: u64,
-    pub(super) lost_packets: Option<i64>,
 }
 
 impl History {
+    pub(super) fn new(has_one_way_delay: bool) -> History {
+        History {
+            has_one_way_delay,
+            rates: VecDeque::new(),
+            delays: VecDeque::new(),
+            sender: None,
+            receiver: None,
+        }
+    }
+
     /// Adds an interval.
-    pub(super) fn add(&mut self, flow: &IntervalFlow) {
-        let shown = flow.receiver.as_ref().or(flow.sender.as_ref());
-        keep(&mut self.rates, shown.and_then(|c| c.bits_per_second).unwrap_or(0.0), CURVE);
-        if let Some(delay) = delay(flow) {
+    pub(super) fn add(&mut self, flow: IntervalFlow) {
+        let delay = match self.has_one_way_delay {
+            true => flow.receiver.as_ref().and_then(|c| c.mean_delay_seconds),
+            false => flow.sender.as_ref().and_then(|c| c.rtt_seconds),
+        };
+        if let Some(delay) = delay {
             keep(&mut self.delays, delay, DELAYS);
         }
-        if let Some(receiver) = &flow.receiver {
-            self.received_packets += receiver.packets;
-            let lost = receiver.lost_packets.and_then(|n| i64::try_from(n).ok());
-            let change = lost.map(|n| n + receiver.earlier_lost_packets.unwrap_or(0));
-            if let Some(change) = change {
-                self.lost_packets = Some(self.lost_packets.unwrap_or(0) + change);
-            }
-        }
-        self.sender.clone_from(&flow.sender);
-        self.receiver.clone_from(&flow.receiver);
+        (self.sender, self.receiver) = (flow.sender, flow.receiver);
+        let rate = self.rate();
+        keep(&mut self.rates, rate, CURVE);
     }
 
     /// The rate of the newest interval: the receiver's if known, else the sender's.
@@ -54,48 +57,50 @@ impl History {
         self.receiver.as_ref().or(self.sender.as_ref())?.bits_per_second
     }
 
-    /// Loss since the start, 0 to 1.
+    /// Whether the rate is the sender's.
+    pub(super) fn is_senders_rate(&self) -> bool {
+        self.receiver.is_none() && self.sender.is_some()
+    }
+
+    /// Loss in the newest interval, 0 to 1.
     pub(super) fn loss(&self) -> Option<f64> {
-        let lost = self.lost_packets?.max(0) as f64;
-        let sent = lost + self.received_packets as f64;
+        let receiver = self.receiver.as_ref()?;
+        let lost = receiver.lost_packets? as f64;
+        let sent = lost + receiver.packets as f64;
         (sent > 0.0).then(|| lost / sent)
     }
 
     /// The last rates as bars from zero to the largest of them.
     pub(super) fn sparkline(&self, width: usize) -> String {
         let shown = || self.rates.iter().skip(self.rates.len().saturating_sub(width));
-        let most = shown().copied().fold(0.0, f64::max);
-        let bar = |rate: &f64| match most > 0.0 && *rate > 0.0 {
-            true => BARS[((rate / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
-            false => ' ',
+        let largest = shown().copied().flatten().fold(0.0, f64::max);
+        let bar = |rate: &Option<f64>| match rate {
+            Some(rate) if *rate > 0.0 => {
+                BARS[((rate / largest * 8.0).ceil() as usize).clamp(1, 8) - 1]
+            }
+            _ => ' ',
         };
         shown().map(bar).collect()
     }
 
     /// How many delays are in each of `bins` equal steps from the smallest to the largest; `None` without two different delays.
     pub(super) fn histogram(&self, bins: usize) -> Option<(f64, f64, Vec<u64>)> {
-        let least = self.delays.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self.delays.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if bins == 0 || least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
+        let smallest = self.delays.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = self.delays.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if bins == 0 || smallest.partial_cmp(&largest) != Some(std::cmp::Ordering::Less) {
             return None;
         }
         let mut counts = vec![0; bins];
         for delay in &self.delays {
-            let place = (delay - least) / (most - least) * bins as f64;
+            let place = (delay - smallest) / (largest - smallest) * bins as f64;
             counts[(place as usize).min(bins - 1)] += 1;
         }
-        Some((least, most, counts))
+        Some((smallest, largest, counts))
     }
 }
 
-/// The delay that an interval shows: the mean one-way delay, else the round trip at its end.
-fn delay(flow: &IntervalFlow) -> Option<f64> {
-    let one_way = flow.receiver.as_ref().and_then(|c| c.mean_delay_seconds);
-    one_way.or_else(|| flow.sender.as_ref()?.rtt_seconds)
-}
-
-fn keep(values: &mut VecDeque<f64>, value: f64, most: usize) {
-    if values.len() == most {
+fn keep<T>(values: &mut VecDeque<T>, value: T, maximum: usize) {
+    if values.len() == maximum {
         values.pop_front();
     }
     values.push_back(value);
@@ -105,12 +110,11 @@ fn keep(values: &mut VecDeque<f64>, value: f64, most: usize) {
 mod tests {
     use super::*;
 
-    fn interval(rate: f64, lost: u64, earlier: i64, delay: f64) -> IntervalFlow {
+    fn interval(rate: Option<f64>, lost: u64, delay: f64) -> IntervalFlow {
         let receiver = IntervalCount {
             packets: 8,
-            bits_per_second: Some(rate),
+            bits_per_second: rate,
             lost_packets: Some(lost),
-            earlier_lost_packets: Some(earlier),
             mean_delay_seconds: Some(delay),
             ..IntervalCount::default()
         };
@@ -118,35 +122,40 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_earlier_intervals_are_corrected() {
-        let mut history = History::default();
-        assert_eq!(history.loss(), None);
-        history.add(&interval(1e6, 4, 0, 0.01));
-        assert_eq!(history.loss(), Some(4.0 / 12.0));
-        history.add(&interval(1e6, 0, -4, 0.01));
-        assert_eq!(history.loss(), Some(0.0));
+    fn figures_are_those_of_the_newest_interval() {
+        let mut history = History::new(true);
+        assert_eq!((history.rate(), history.loss()), (None, None));
+        history.add(interval(Some(1e6), 8, 0.01));
+        assert_eq!((history.rate(), history.loss()), (Some(1e6), Some(0.5)));
+        // A flow that has finished is in no interval.
+        history.add(IntervalFlow::default());
+        assert_eq!((history.rate(), history.loss()), (None, None));
     }
 
     #[test]
     fn a_sparkline_ends_with_the_newest_and_starts_at_zero() {
-        let mut history = History::default();
-        for rate in [8e6, 0.0, 1e6, 4e6] {
-            history.add(&interval(rate, 0, 0, 0.01));
+        let mut history = History::new(true);
+        for rate in [Some(8e6), None, Some(0.0), Some(1e6), Some(4e6)] {
+            history.add(interval(rate, 0, 0.01));
         }
-        assert_eq!(history.sparkline(9), "█ ▁▄");
+        assert_eq!(history.sparkline(9), "█  ▁▄");
         assert_eq!(history.sparkline(2), "▂█");
-        assert_eq!(History::default().sparkline(4), "");
+        assert_eq!(History::new(true).sparkline(4), "");
     }
 
     #[test]
     fn a_histogram_counts_every_delay_once() {
-        let mut history = History::default();
-        history.add(&interval(1e6, 0, 0, 0.010));
+        let mut history = History::new(true);
+        history.add(interval(None, 0, 0.010));
         assert_eq!(history.histogram(4), None);
         for delay in [0.010, 0.012, 0.018] {
-            history.add(&interval(1e6, 0, 0, delay));
+            history.add(interval(None, 0, delay));
         }
         assert_eq!(history.histogram(4), Some((0.010, 0.018, vec![2, 1, 0, 1])));
         assert_eq!(history.histogram(0), None);
+        let mut stream = History::new(false);
+        stream.add(interval(None, 0, 0.010));
+        stream.add(interval(None, 0, 0.020));
+        assert_eq!(stream.histogram(4), None, "one-way delay is not a round trip");
     }
 }

@@ -6,7 +6,7 @@ use weir_model::units::SendRate;
 /// A command to the test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Action {
-    /// Start the flow of this number.
+    /// Start the flow of this name.
     Start(String),
     /// Stop it.
     Stop(String),

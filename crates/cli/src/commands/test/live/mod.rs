@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Stdout, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -23,15 +23,18 @@ use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::Interval;
 use weir_report::{Start, TextOptions};
 
-use crate::engine::{Commands, Stop, StopReason};
+use crate::engine::{Answer, Commands, Stop, StopReason};
 use crate::error::CliError;
 use keys::Action;
 use screen::Screen;
 
-/// Time between two looks for keys and news; a key waits no longer than this for news.
+/// Interval at which the view polls for keys and events.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Whether the terminal is in our state: [`restore`] undoes it once.
+/// The longest wait, at the end of a test, for a terminal that takes no output.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether a live view has changed the terminal's settings: [`restore`] undoes that once.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// What controls the test that is shown.
@@ -43,18 +46,19 @@ pub(crate) struct Controls {
     pub(crate) stop: Stop,
 }
 
-/// News of the test.
-enum News {
+/// An event of the test.
+enum Update {
     Flows(Vec<FlowProgress>),
     Peer(PeerStatus),
     Interval(Box<Interval>),
     End,
 }
 
-/// The live view; dropping it gives the terminal back.
+/// The live view; dropping it restores the terminal.
 pub(super) struct Live {
-    news: Sender<News>,
-    thread: Option<JoinHandle<()>>,
+    events: Sender<Update>,
+    thread: JoinHandle<()>,
+    finished: Receiver<()>,
 }
 
 /// Refuses where the view can't be shown.
@@ -80,7 +84,7 @@ fn refused(given: &str, reason: String) -> CliError {
 }
 
 impl Live {
-    /// Takes the terminal. `planned` is the time for which the test sends, if that is known.
+    /// Opens the view. `planned` is the time from the start of the test to the end of sending, if that is known.
     ///
     /// # Errors
     /// [`CliError::NotAvailable`] if it refuses.
@@ -93,39 +97,56 @@ impl Live {
         let refused = |e: std::io::Error| refused("the terminal", e.to_string());
         let screen = Screen::new(start, planned, options);
         let terminal = take().inspect_err(|_| restore()).map_err(refused)?;
-        let (news, received) = mpsc::channel();
+        let (events, received) = mpsc::channel();
+        let (ended, finished) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new()
             .name("live".into())
-            .spawn(move || show(screen, terminal, &received, &controls))
+            .spawn(move || {
+                let _restored = Restored;
+                let _ended = ended;
+                show(screen, terminal, &received, &controls);
+            })
             .inspect_err(|_| restore())
             .map_err(refused)?;
-        Ok(Live { news, thread: Some(thread) })
+        Ok(Live { events, thread, finished })
+    }
+
+    /// Whether it is still on the terminal: if that fails, the test continues without it.
+    pub(super) fn is_shown(&self) -> bool {
+        !self.thread.is_finished()
     }
 
     pub(super) fn flows(&self, changed: &[FlowProgress]) {
-        self.tell(News::Flows(changed.to_vec()));
+        self.send(Update::Flows(changed.to_vec()));
     }
 
     pub(super) fn peer(&self, status: &PeerStatus) {
-        self.tell(News::Peer(*status));
+        self.send(Update::Peer(*status));
     }
 
     pub(super) fn interval(&self, interval: &Interval) {
-        self.tell(News::Interval(Box::new(interval.clone())));
+        self.send(Update::Interval(Box::new(interval.clone())));
     }
 
-    /// A view that has failed gets no news; the test does not depend on it.
-    fn tell(&self, news: News) {
-        let _ = self.news.send(news);
+    /// A view that has failed receives nothing; the test does not depend on it.
+    fn send(&self, event: Update) {
+        let _ = self.events.send(event);
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.tell(News::End);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.send(Update::End);
+        let _ = self.finished.recv_timeout(END_TIMEOUT);
+        restore();
+    }
+}
+
+/// Restores the terminal when the thread of the view ends, also by a panic.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
         restore();
     }
 }
@@ -140,71 +161,79 @@ fn take() -> std::io::Result<Screened> {
     Terminal::new(CrosstermBackend::new(stdout()))
 }
 
-/// Gives the terminal back as it was, if a live view has it. For every way in which the process can end.
+/// Restores the terminal's settings and screen if a live view has changed them. For every way in which the process can end.
 pub(crate) fn restore() {
     if ACTIVE.swap(false, Ordering::SeqCst) {
-        let _ = execute!(stdout(), LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
+        // First: it writes nothing, so that a terminal that takes no output can't delay it.
         let _ = disable_raw_mode();
+        let _ = execute!(stdout(), LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
     }
 }
 
-/// Draws and reads keys until the test ends. If the terminal fails, the test goes on without its view.
-fn show(mut screen: Screen, mut terminal: Screened, news: &Receiver<News>, controls: &Controls) {
-    let (began, mut is_stale) = (Instant::now(), true);
-    let mut drawn_second = 0;
+/// Draws and reads keys until the test ends or the terminal fails.
+fn show(
+    mut screen: Screen,
+    mut terminal: Screened,
+    events: &Receiver<Update>,
+    controls: &Controls,
+) {
+    let mut is_stale = true;
+    let mut pending: Option<(String, Answer)> = None;
+    let mut interrupts = 0;
     loop {
         loop {
-            match news.try_recv() {
-                Ok(News::Flows(changed)) => screen.flows(&changed),
-                Ok(News::Peer(status)) => screen.peer(status),
-                Ok(News::Interval(interval)) => screen.interval(&interval),
-                Ok(News::End) | Err(TryRecvError::Disconnected) => return,
+            match events.try_recv() {
+                Ok(Update::Flows(changed)) => screen.flows(&changed),
+                Ok(Update::Peer(status)) => screen.peer(status),
+                Ok(Update::Interval(interval)) => screen.interval(&interval),
+                Ok(Update::End) | Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => break,
             }
             is_stale = true;
         }
-        let second = began.elapsed().as_secs();
-        if is_stale || second != drawn_second {
-            if terminal.draw(|frame| screen.draw(frame, began.elapsed())).is_err() {
-                return;
-            }
-            (is_stale, drawn_second) = (false, second);
+        if let Some((done, answer)) = &mut pending
+            && let Some(outcome) = answer.poll()
+        {
+            screen.outcome(outcome.map(|()| std::mem::take(done)));
+            pending = None;
+            is_stale = true;
+        }
+        if std::mem::take(&mut is_stale) && terminal.draw(|frame| screen.draw(frame)).is_err() {
+            return;
         }
         match event::poll(TICK) {
             Ok(false) => continue,
             Ok(true) => {}
             Err(_) => return,
         }
-        match event::read() {
-            Ok(Event::Key(key)) => {
-                if let Some(action) = screen.key(key) {
-                    carry_out(action, &mut screen, controls);
-                }
-            }
-            Ok(_) => {}
-            Err(_) => return,
-        }
         is_stale = true;
-    }
-}
-
-/// Carries out a command and puts its outcome on the screen.
-fn carry_out(action: Action, screen: &mut Screen, controls: &Controls) {
-    let commands = &controls.commands;
-    let (done, outcome) = match action {
-        Action::Start(flow) => (format!("{flow}: started"), commands.start(&flow)),
-        Action::Stop(flow) => (format!("{flow}: stopping"), commands.stop(&flow)),
-        Action::Rate(flow, rate) => {
-            let outcome = commands.rate(&flow, rate);
-            if outcome.is_ok() {
-                screen.rate(&flow, rate);
+        let key = match event::read() {
+            Ok(Event::Key(key)) => key,
+            Ok(_) => continue,
+            Err(_) => return,
+        };
+        match screen.key(key) {
+            None => {}
+            Some(Action::StopAll) => {
+                interrupts += 1;
+                if interrupts >= 3 {
+                    // As the third signal does.
+                    restore();
+                    std::process::exit(StopReason::Interrupted.exit_code());
+                }
+                controls.stop.request(StopReason::Interrupted);
+                screen.outcome(Ok("stopping the test".into()));
             }
-            (format!("{flow}: rate {rate}"), outcome)
+            Some(Action::Start(flow)) => {
+                pending = Some((format!("{flow}: started"), controls.commands.start(&flow)));
+            }
+            Some(Action::Stop(flow)) => {
+                pending = Some((format!("{flow}: stopping"), controls.commands.stop(&flow)));
+            }
+            Some(Action::Rate(flow, rate)) => {
+                let answer = controls.commands.rate(&flow, rate);
+                pending = Some((format!("{flow}: rate {rate}"), answer));
+            }
         }
-        Action::StopAll => {
-            controls.stop.request(StopReason::Interrupted);
-            ("stopping the test".into(), Ok(()))
-        }
-    };
-    screen.outcome(outcome.map(|()| done));
+    }
 }

@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 use weir_model::plan::Direction;
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
-use weir_model::record::{Interval, IntervalCount};
+use weir_model::record::{Interval, IntervalCount, IntervalFlow, IntervalTotals};
 use weir_model::units::SendRate;
 use weir_report::{FlowMeta, Start, TextOptions, clean, duration, percent, significant, volume};
 
@@ -51,6 +51,9 @@ pub(super) struct Screen {
     typed: Option<String>,
     message: Option<Result<String, String>>,
     peer: PeerStatus,
+    /// The newest interval's end, and its sums.
+    seconds: Option<f64>,
+    total: IntervalTotals,
 }
 
 impl Screen {
@@ -62,7 +65,7 @@ impl Screen {
         let row = |meta: &FlowMeta| Connection {
             meta: meta.clone(),
             state: None,
-            history: History::default(),
+            history: History::new(meta.kinds().1),
         };
         Screen {
             title: title.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(" · "),
@@ -75,6 +78,8 @@ impl Screen {
             typed: None,
             message: None,
             peer: PeerStatus::default(),
+            seconds: None,
+            total: IntervalTotals::default(),
         }
     }
 
@@ -94,17 +99,12 @@ impl Screen {
 
     /// An interval is over.
     pub(super) fn interval(&mut self, interval: &Interval) {
-        for flow in &interval.flows {
-            if let Some(row) = self.places.get(&flow.id).and_then(|at| self.flows.get_mut(*at)) {
-                row.history.add(flow);
-            }
-        }
-    }
-
-    /// A flow's rate was changed.
-    pub(super) fn rate(&mut self, flow: &str, rate: SendRate) {
-        for row in self.flows.iter_mut().filter(|row| row.meta.id.to_string() == flow) {
-            row.meta.rate = rate.to_string();
+        self.seconds = Some(interval.end_seconds);
+        self.total.clone_from(&interval.total);
+        let mut figures: BTreeMap<u32, IntervalFlow> =
+            interval.flows.iter().map(|flow| (flow.id, flow.clone())).collect();
+        for row in &mut self.flows {
+            row.history.add(figures.remove(&row.meta.id).unwrap_or_default());
         }
     }
 
@@ -124,7 +124,7 @@ impl Screen {
         }
         self.message = None;
         let last = self.flows.len().saturating_sub(1);
-        let flow = self.flows.get(self.chosen).map(|row| row.meta.id.to_string());
+        let flow = self.flows.get(self.chosen).map(|row| row.meta.name.clone());
         match key {
             Key::Up | Key::Letter('k') => self.chosen = self.chosen.saturating_sub(1),
             Key::Down | Key::Letter('j') => self.chosen = (self.chosen + 1).min(last),
@@ -152,7 +152,7 @@ impl Screen {
             Key::Escape => self.typed = None,
             Key::Enter => {
                 let text = self.typed.take()?;
-                let flow = self.flows.get(self.chosen)?.meta.id.to_string();
+                let flow = self.flows.get(self.chosen)?.meta.name.clone();
                 match text.parse::<SendRate>() {
                     Ok(rate) => return Some(Action::Rate(flow, rate)),
                     Err(error) => self.message = Some(Err(error.to_string())),
@@ -163,8 +163,8 @@ impl Screen {
         None
     }
 
-    /// Draws everything; `elapsed` is the time since the view was opened.
-    pub(super) fn draw(&mut self, frame: &mut Frame, elapsed: Duration) {
+    /// Draws everything.
+    pub(super) fn draw(&mut self, frame: &mut Frame) {
         let area = frame.area();
         let histogram = if area.height >= 18 { HISTOGRAM_ROWS } else { 0 };
         let parts = Layout::vertical([
@@ -174,7 +174,7 @@ impl Screen {
             Constraint::Length(1),
         ]);
         let [head, table, below, foot] = parts.areas(area);
-        self.draw_head(frame, head, elapsed);
+        self.draw_head(frame, head);
         self.draw_table(frame, table);
         if histogram > 0 {
             self.draw_histogram(frame, below);
@@ -182,21 +182,22 @@ impl Screen {
         self.draw_foot(frame, foot);
     }
 
-    fn draw_head(&self, frame: &mut Frame, area: Rect, elapsed: Duration) {
-        let time = match self.planned_seconds {
-            Some(planned) => format!("{:.0} of {planned:.0} s", elapsed.as_secs_f64().min(planned)),
-            None => format!("{:.0} s", elapsed.as_secs_f64()),
+    fn draw_head(&self, frame: &mut Frame, area: Rect) {
+        let time = match (self.seconds, self.planned_seconds) {
+            (None, _) => "starting".into(),
+            (Some(seconds), Some(planned)) => format!("{seconds:.1} of {planned:.1} s"),
+            (Some(seconds), None) => format!("{seconds:.1} s"),
         };
         let mut words = vec![self.bold("weir"), Span::raw(" "), Span::raw(self.title.clone())];
         words.push(Span::raw(format!("  {time}")));
-        for (direction, name) in [(Direction::Forward, "sent"), (Direction::Reverse, "reverse")] {
-            let rows = || self.flows.iter().filter(|row| row.meta.direction == direction);
-            if rows().next().is_some() {
-                // An empty sum of floats is -0.
-                let sum = rows().filter_map(|row| row.history.rate()).fold(0.0, |a, b| a + b);
-                let rate = self.options.units.rate(sum);
-                words.push(Span::raw(format!("  {name} {}", rate.trim())));
-            }
+        let totals = [("→", &self.total.forward), ("←", &self.total.reverse)];
+        for (arrow, ends) in totals {
+            let Some(ends) = ends else { continue };
+            let shown = ends.receiver.as_ref().or(ends.sender.as_ref());
+            let rate = shown.and_then(|count| count.bits_per_second);
+            let rate = rate.map_or("-".into(), |rate| self.options.units.rate(rate));
+            let mark = if ends.receiver.is_none() { "*" } else { "" };
+            words.push(Span::raw(format!("  {arrow} {}{mark}", rate.trim())));
         }
         if let Some(since) = self.peer.unreachable_since_seconds {
             let told = format!("  peer unreachable since {since:.0} s");
@@ -217,8 +218,8 @@ impl Screen {
         let used = |columns: &[Column]| columns.iter().map(|c| c.width + 1).sum::<u16>();
         // A narrow terminal shows the columns that matter most, whole.
         while columns.len() > 1 && used(&columns) > area.width + 1 {
-            let least = columns.iter().map(|c| c.rank).max().unwrap_or(0);
-            columns.retain(|c| c.rank < least);
+            let last = columns.iter().map(|c| c.rank).max().unwrap_or(0);
+            columns.retain(|c| c.rank < last);
         }
         let curve = area.width.saturating_sub(used(&columns)).min(CURVE_COLUMNS);
         let widths: Vec<_> = columns.iter().map(|c| c.width).chain([curve]).collect();
@@ -256,7 +257,10 @@ impl Screen {
                 });
             }
             Content::State => return Cell::from(flow.state.map_or("", state)),
-            Content::Rate => (true, history.rate().map(|rate| self.options.units.rate(rate))),
+            Content::Rate => {
+                let mark = if history.is_senders_rate() { "*" } else { "" };
+                (true, history.rate().map(|rate| self.options.units.rate(rate) + mark))
+            }
             Content::Loss => (udp, history.loss().map(percent)),
             Content::Delay => (udp, received(|c| c.mean_delay_seconds).map(duration)),
             Content::Jitter => (udp, received(|c| c.jitter_seconds).map(duration)),
@@ -293,16 +297,16 @@ impl Screen {
         let inside = block.inner(area);
         frame.render_widget(block, area);
         let bins = usize::from(inside.height);
-        let Some((least, most, counts)) = flow.history.histogram(bins) else {
+        let Some((smallest, largest, counts)) = flow.history.histogram(bins) else {
             return frame.render_widget(Paragraph::new("no two different values yet"), inside);
         };
-        let step = (most - least) / bins as f64;
-        let largest = counts.iter().copied().max().unwrap_or(1).max(1);
+        let step = (largest - smallest) / bins as f64;
+        let fullest = counts.iter().copied().max().unwrap_or(1).max(1);
         // Each bar has its bounds and its count before it.
         let columns = f64::from(inside.width.saturating_sub(32));
         let lines = counts.iter().enumerate().map(|(bin, count)| {
-            let bounds = least + step * bin as f64;
-            let length = (*count as f64 / largest as f64 * columns).ceil() as usize;
+            let bounds = smallest + step * bin as f64;
+            let length = (*count as f64 / fullest as f64 * columns).ceil() as usize;
             Line::from(vec![
                 Span::raw(format!("{:>9} – {:<9}", duration(bounds), duration(bounds + step))),
                 Span::raw(format!("{count:>6} ")),
@@ -322,7 +326,7 @@ impl Screen {
                 Line::from(Span::styled(clean(refusal).to_string(), self.colour(Color::Red)))
             }
             (None, None) => Line::from(
-                "↑ ↓ choose   s start   x stop   r rate   q stop the test and print the result",
+                "↑ ↓ select   s start   x stop   r rate   q stop the test   * sender's figure",
             ),
         };
         frame.render_widget(Paragraph::new(line), area);
@@ -369,7 +373,8 @@ struct Column {
 
 /// The columns of a test with these kinds of flows.
 fn columns(options: &TextOptions, tcp: bool, udp: bool, transactions: bool) -> Vec<Column> {
-    let rate = u16::try_from(options.units.rate_width()).unwrap_or(14);
+    // With the mark of a sender's figure.
+    let rate = u16::try_from(options.units.rate_width() + 1).unwrap_or(15);
     let all = [
         (true, "ID", 5, 1, Content::Number),
         (true, "Connection", 16, 0, Content::Name),
@@ -393,7 +398,7 @@ fn state(state: FlowState) -> &'static str {
         FlowState::Waiting => "waiting",
         FlowState::Started => "running",
         FlowState::Stopping => "stopping",
-        FlowState::Finished => "ended",
+        FlowState::Finished => "finished",
         FlowState::Failed => "failed",
     }
 }

@@ -2,7 +2,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use weir_model::plan::TransportName;
-use weir_model::record::IntervalFlow;
+use weir_model::record::IntervalEnds;
 
 use super::*;
 
@@ -26,13 +26,25 @@ fn interval(flows: u32, rate: f64) -> Interval {
         ..IntervalCount::default()
     };
     let flow = |id| IntervalFlow { id, receiver: Some(receiver(id)), ..IntervalFlow::default() };
-    Interval { flows: (1..=flows).map(flow).collect(), ..Interval::default() }
+    let total = IntervalEnds {
+        receiver: Some(IntervalCount {
+            bits_per_second: Some(rate * f64::from(flows)),
+            ..IntervalCount::default()
+        }),
+        ..IntervalEnds::default()
+    };
+    Interval {
+        end_seconds: 3.0,
+        flows: (1..=flows).map(flow).collect(),
+        total: IntervalTotals { forward: Some(total), reverse: None },
+        ..Interval::default()
+    }
 }
 
 /// The lines of the screen.
 fn lines(screen: &mut Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| screen.draw(frame, Duration::from_secs(3))).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
     let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(line).collect()
@@ -57,7 +69,16 @@ fn a_line_has_the_flows_own_figures() {
     for cell in ["waiting", "10.0%", "40.0 ms", "5.00 Mbit/s", "█"] {
         assert!(line.contains(cell), "{cell}: {line}");
     }
-    assert!(shown[0].contains("3 of 10 s") && shown[0].contains("10.0 Mbit/s"), "{}", shown[0]);
+    // A flow that has finished has no figures any more.
+    let mut rest = interval(1, 5e6);
+    rest.flows[0].receiver = None;
+    rest.flows[0].sender =
+        Some(IntervalCount { bits_per_second: Some(7e6), ..IntervalCount::default() });
+    assert!(shown[0].contains("3.0 of 10.0 s") && shown[0].contains("10.0 Mbit/s"), "{}", shown[0]);
+    screen.interval(&rest);
+    let shown = lines(&mut screen, 120, 24);
+    assert!(!shown.iter().any(|line| line.contains("flow-2") && line.contains("5.00")));
+    assert!(shown.iter().any(|line| line.contains("flow-1") && line.contains("7.00 Mbit/s*")));
 }
 
 #[test]
@@ -77,21 +98,21 @@ fn the_chosen_flow_stays_in_sight_on_any_screen() {
 fn keys_command_the_chosen_flow() {
     let mut screen = screen(3);
     press(&mut screen, KeyCode::Down);
-    assert_eq!(press(&mut screen, KeyCode::Char('x')), Some(Action::Stop("2".into())));
-    assert_eq!(press(&mut screen, KeyCode::Char('s')), Some(Action::Start("2".into())));
+    assert_eq!(press(&mut screen, KeyCode::Char('x')), Some(Action::Stop("flow-2".into())));
+    assert_eq!(press(&mut screen, KeyCode::Char('s')), Some(Action::Start("flow-2".into())));
     assert_eq!(press(&mut screen, KeyCode::Char('q')), Some(Action::StopAll));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(screen.key(interrupt), Some(Action::StopAll));
     // A letter is part of the rate while one is typed.
     press(&mut screen, KeyCode::Char('r'));
     let rate = "5000pps".parse().unwrap();
-    assert_eq!(type_in(&mut screen, "5000pps"), Some(Action::Rate("2".into(), rate)));
+    assert_eq!(type_in(&mut screen, "5000pps"), Some(Action::Rate("flow-2".into(), rate)));
     press(&mut screen, KeyCode::Char('r'));
     assert_eq!(type_in(&mut screen, "fast"), None);
     assert!(matches!(screen.message, Some(Err(_))));
     press(&mut screen, KeyCode::Char('r'));
     press(&mut screen, KeyCode::Esc);
-    assert_eq!(press(&mut screen, KeyCode::Char('x')), Some(Action::Stop("2".into())));
+    assert_eq!(press(&mut screen, KeyCode::Char('x')), Some(Action::Stop("flow-2".into())));
 }
 
 #[test]
