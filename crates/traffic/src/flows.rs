@@ -106,8 +106,9 @@ pub(crate) struct Flow {
 pub(crate) struct SharedStream {
     /// What the receivers must know to join.
     pub(crate) join: Join,
-    /// Sessions, those that have not stopped it, and those that have not removed it from the engine.
-    shared: AtomicUsize,
+    /// The rate that was set last.
+    rate: Mutex<Option<SendRate>>,
+    /// Sessions that have not stopped it, and those that have not removed it from the engine.
     running: AtomicUsize,
     used: AtomicUsize,
 }
@@ -129,7 +130,6 @@ impl SharedStream {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.used.fetch_add(1, Ordering::AcqRel);
         StreamPart {
-            is_first: self.shared.fetch_add(1, Ordering::AcqRel) == 0,
             stream: self,
             is_stopped: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
@@ -140,8 +140,6 @@ impl SharedStream {
 /// One session's part in a shared sender.
 struct StreamPart {
     stream: Arc<SharedStream>,
-    /// The session that changes its rate.
-    is_first: bool,
     is_stopped: AtomicBool,
     is_removed: AtomicBool,
 }
@@ -450,6 +448,11 @@ impl Flow {
         if shared.is_some_and(|part| !is_last(&part.is_stopped, &part.stream.running)) {
             return;
         }
+        self.stop_sender(engine);
+    }
+
+    /// Stops the sender for all sessions that share it.
+    pub(crate) fn stop_sender(&self, engine: &Engine) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
@@ -493,8 +496,10 @@ impl Flow {
 
     /// Changes the rate of a sender. False without effect: it has no more changes, or this end does not send.
     pub(crate) fn set_rate(&self, engine: &Engine, rate: SendRate) -> bool {
-        if self.stream.as_ref().is_some_and(|part| !part.is_first) {
-            return self.sends();
+        // A command to all flows arrives once for each receiver of a shared stream.
+        let mut last = self.stream.as_ref().map(|part| lock(&part.stream.rate));
+        if last.as_deref() == Some(&Some(rate)) {
+            return true;
         }
         let mut spec = self.spec.clone();
         spec.rate = rate;
@@ -507,6 +512,9 @@ impl Flow {
             _ => return false,
         };
         self.poke(engine);
+        if let Some(last) = last.as_deref_mut().filter(|_| is_set) {
+            *last = Some(rate);
+        }
         is_set
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
-use weir_model::plan::{Connection, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, GroupStream, Plan};
 use weir_net::interface::{Interface, egress_interface, interface};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::SenderTotal;
@@ -31,8 +31,7 @@ struct Inner {
 }
 
 struct Stream {
-    /// The connection that it was made from, and which of several alike it is.
-    of: (Connection, usize),
+    of: GroupStream,
     flow: Flow,
     shared: Arc<SharedStream>,
 }
@@ -41,8 +40,7 @@ struct Stream {
 pub(super) struct Request<'a> {
     pub(super) plan: &'a Plan,
     pub(super) spec: &'a FlowSpec,
-    /// Which of the session's flows with the same connection it is, from 0.
-    pub(super) index: usize,
+    pub(super) stream: GroupStream,
     pub(super) server: SocketAddr,
     pub(super) facts: &'a SessionFacts,
     pub(super) engine: &'a Engine,
@@ -57,11 +55,10 @@ impl Streams {
         transport: &dyn GroupTransport,
     ) -> Result<Flow, TrafficError> {
         let mut inner = lock(&self.0);
-        let of = (request.spec.connection.without_server(), request.index);
-        let at = match inner.streams.iter().position(|stream| stream.of == of) {
+        let at = match inner.streams.iter().position(|stream| stream.of == request.stream) {
             Some(at) => at,
             None => {
-                let stream = inner.open(request, transport, of)?;
+                let stream = inner.open(request, transport)?;
                 inner.streams.push(stream);
                 inner.streams.len() - 1
             }
@@ -78,7 +75,6 @@ impl Inner {
         &mut self,
         request: &Request,
         transport: &dyn GroupTransport,
-        of: (Connection, usize),
     ) -> Result<Stream, TrafficError> {
         let Request { plan, spec, server, facts, engine, .. } = request;
         let failed = |reason: String| TrafficError::Flow {
@@ -119,7 +115,7 @@ impl Inner {
             None,
         );
         let join = Join { source: Some(source), name: spec.name.clone(), key };
-        Ok(Stream { of, flow, shared: Arc::new(SharedStream::new(join)) })
+        Ok(Stream { of: request.stream.clone(), flow, shared: Arc::new(SharedStream::new(join)) })
     }
 }
 

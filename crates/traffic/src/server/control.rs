@@ -172,7 +172,7 @@ impl Task<'_> {
             self.refuse("plan", &text).await;
             return false;
         }
-        let joins = match groups::needed(&specs, &shared.config.limits) {
+        let joins = match groups::needed(&specs, &shared.config.limits, shared.port) {
             Ok(joins) => joins,
             Err(text) => {
                 self.refuse("limit", &text).await;

@@ -121,8 +121,14 @@ pub(crate) trait GroupTransport: Sync {
     }
     /// The options of the sender's socket, which sends through `interface`.
     fn sender(&self, spec: &FlowSpec, bind: SocketAddr, interface: &Interface) -> UdpOptions;
-    /// The options of a receiver's socket, which accepts only the sender's datagrams.
-    fn receiver(&self, spec: &FlowSpec, source: SocketAddr, interface: &Interface) -> UdpOptions;
+    /// The options of a receiver's socket, which accepts only the sender's datagrams. `flows`: how many the session has.
+    fn receiver(
+        &self,
+        spec: &FlowSpec,
+        source: SocketAddr,
+        interface: &Interface,
+        flows: usize,
+    ) -> UdpOptions;
     /// The membership that a receiver needs; `None`: it receives without one.
     fn membership(
         &self,

@@ -4711,8 +4711,8 @@ export interface components {
             source?: string | null;
             /**
              * Format: uint64
-             * @description Packets sent before the first one that arrived after joining, and after leaving, the omitted time included:
-             *     they are neither received nor lost. Absent if it was a member all the time.
+             * @description Packets sent while it was not a member, the omitted time included: neither received nor lost. Absent if it was a
+             *     member all the time, or if it is unknown how many they are.
              */
             unjoined_packets?: number | null;
         };

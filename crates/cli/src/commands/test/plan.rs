@@ -3,6 +3,7 @@
 //! A flag with the name of an iperf3 flag has the same meaning, with two exceptions that the help states: `-n` and `-k` are
 //! per connection, as `-b` is, and times are seconds everywhere.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
@@ -300,10 +301,12 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
             Some(flag) => CliError::NotAvailable { flag, given, reason },
             None => TrafficError::Unavailable { field, given, reason }.into(),
         },
-        (TrafficError::Input { field, given, accepted }, _) => match flag_of_field(field) {
-            Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
-            None => TrafficError::Input { field, given, accepted }.into(),
-        },
+        (TrafficError::Input { field, given, accepted }, _) => {
+            match flag_that_gave(field, &given) {
+                Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
+                None => TrafficError::Input { field, given, accepted }.into(),
+            }
+        }
         (TrafficError::File { field: "packet_log", path, source }, _) => {
             CliError::io("--packet-log: open", path)(source)
         }
@@ -311,6 +314,16 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
             CliError::io("--control-socket: open", path)(source)
         }
         (other, _) => other.into(),
+    }
+}
+
+/// The flag to name in an error about a value of a field.
+fn flag_that_gave(field: &str, given: &str) -> Option<String> {
+    let is_multicast = || given.parse().map_or(true, |group: IpAddr| group.is_multicast());
+    match field {
+        // Each of the two flags that set it has its own kind of address.
+        "group" if !is_multicast() => Some(spelled("broadcast")),
+        _ => flag_of_field(field),
     }
 }
 

@@ -443,7 +443,8 @@ impl Test<'_> {
                 "stop" if self.sends_no_more(spec.id) => Ok(()),
                 "stop" if flow.sends() => {
                     self.stopping.insert(spec.id);
-                    flow.stop(&self.engine);
+                    // One sender, whichever of its receivers the command names.
+                    flow.stop_sender(&self.engine);
                     Ok(())
                 }
                 "start" if self.started.insert(spec.id) => {
