@@ -35,15 +35,14 @@ fn a_host_without_a_server_answers_echo_requests() {
 #[test]
 fn an_icmp_error_is_a_failure_of_its_kind() {
     let test = "an_icmp_error_is_a_failure_of_its_kind";
-    let Some(bench) = Bench::up(test, &["nft"]) else { return };
-    bench.nft(
-        "b",
-        "table inet weir { chain in { type filter hook input priority 0; icmp type echo-request reject with icmp admin-prohibited; } }",
-    );
-    let address = bench.lab.host("b").unwrap().ipv4.to_string();
-    // Fewer than the errors that a host sends at a time (net.ipv4.icmp_msgs_burst).
-    let record = bench.test_to(&address, &["--icmp", "-b", "100pps", "-k", "4"]);
+    let Some(bench) = Bench::up(test, &["ip", "sysctl"]) else { return };
+    let router = bench.lab.host("b").unwrap().ipv4.to_string();
+    bench.tool("b", "sysctl", &["-qw", "net.ipv4.ip_forward=1"]);
+    bench.tool("b", "ip", &["route", "add", "prohibit", "192.0.2.0/24"]);
+    bench.tool("a", "ip", &["route", "add", "192.0.2.0/24", "via", &router]);
+    // One request: routers limit the rate of errors.
+    let record = bench.test_to("192.0.2.1", &["--icmp", "-k", "1"]);
     let t = transactions(&record);
-    assert_eq!((t.completed, t.failed), (0, 4));
-    assert_eq!(t.failures.get("prohibited"), Some(&4), "{:?}", t.failures);
+    assert_eq!((t.completed, t.failed), (0, 1));
+    assert_eq!(t.failures.get("prohibited"), Some(&1), "{:?}", t.failures);
 }

@@ -118,6 +118,7 @@ mod tests {
         match parsed {
             Ok(()) => None,
             Err(ModelError::Field { field, .. }) => Some(field),
+            Err(ModelError::Document(error)) => Some(error.field.to_string()),
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -134,7 +135,7 @@ mod tests {
             ("shape = \"rr\"\ndirection = \"reverse\"", "direction"),
             ("shape = \"rr\"\nresponse = \"100\"", "response"),
             ("shape = \"rr\"\nrequest = \"15\"", "request"),
-            ("shape = \"rr\"\nrequest = \"15\"\nrate = 0", "request"),
+            ("shape = \"rr\"\nrequest = \"15\"\nrate = \"0\"", "request"),
             ("shape = \"rr\"\nclient_port = 9", "client_port"),
             ("shape = \"rr\"\nmss = 1000", "mss"),
             ("shape = \"rr\"\n[[connection]]\ntransport = \"udp\"", "connection"),
