@@ -16,6 +16,7 @@ mod control_socket;
 mod data_ports;
 mod demo;
 mod doctor;
+mod echo;
 mod experiments;
 mod faults;
 mod faults_lab;

@@ -3,6 +3,7 @@
 
 mod commands;
 pub(crate) mod connect;
+mod echo;
 mod latency;
 mod setup;
 mod several;

@@ -51,6 +51,15 @@ pub enum FlowEvent {
 /// Channel of flow events.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 
+/// Longest time that a datagram waits to be read; a longer one by the stamps is a step of the clock.
+const MAX_WAIT_NS: u64 = 1_000_000_000;
+
+/// How long a datagram with this stamp of the kernel has waited to be read; `None` after a step of the clock.
+pub(crate) fn waited_ns(clock: &Clock, kernel_realtime_ns: u64) -> Option<u64> {
+    let waited = clock.realtime_ns().checked_sub(clock.kernel_stamp_ns(kernel_realtime_ns));
+    waited.filter(|waited| *waited < MAX_WAIT_NS)
+}
+
 /// Totals that a sender reports at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     let (packets, bytes) = state.total();

@@ -100,6 +100,9 @@ flags! {
         /// Send UDP-Lite datagrams; the same as --transport udp-lite
         #[arg(long, conflicts_with = "udp")]
         udp_lite: bool => transport,
+        /// Send ICMP echo requests, which any host answers: no server is needed; the same as --transport icmp [default: 1pps of 56 bytes]
+        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        icmp: bool => transport,
         /// Send UDP datagrams to this multicast group; each HOST joins it and is a receiver of the same stream [default port: 9348]
         #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "broadcast"])]
         multicast: Option<GroupAddress> => group,
@@ -117,7 +120,7 @@ flags! {
         #[arg(long, value_name = "TIME")]
         leave_after: Option<Span> => connection.leave_after,
         /// Transport [default: tcp]
-        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "icmp", "multicast", "broadcast"])]
         transport: Option<TransportName> => transport,
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
@@ -427,6 +430,7 @@ impl TrafficArgs {
             (None, None) if self.multicast.is_some() => Transport::multicast().name(),
             (None, None) if self.broadcast.is_some() => Transport::broadcast().name(),
             (None, None) if self.udp => Transport::udp().name(),
+            (None, None) if self.icmp => Transport::icmp().name(),
             (None, None) if self.udp_lite => Transport::udp_lite().name(),
             (None, None) => TransportName::default(),
         }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use weir_model::ModelError;
 use weir_model::names::Host;
-use weir_model::plan::{Connection, ConnectionFields, Family, Plan, TrafficProfile, TransportName};
-use weir_model::units::{RateLimit, Seed};
+use weir_model::plan::{
+    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, TransportName,
+};
+use weir_model::units::{ByteSize, RateLimit, Seed};
 
 use super::args::{LaterArgs, TestArgs};
 use super::flags::{Flag, flag_of_field, spelled, with_flags};
@@ -125,6 +127,9 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     let mut like = ConnectionFields::default();
     args.apply(&mut plan, &mut like);
     like.transport = traffic.transport(&args.host);
+    if like.transport.echoes() {
+        echo(&mut like);
+    }
     if let Some(group) = traffic.multicast.or(traffic.broadcast) {
         (like.group, like.group_port) = (Some(group.address), group.port);
     }
@@ -180,6 +185,18 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     plan.family = family(args);
     plan.device = device(args)?;
     Ok(plan)
+}
+
+/// Echo requests are transactions whose size `-l` states, too.
+fn echo(like: &mut ConnectionFields) {
+    if like.shape == Shape::default() {
+        like.shape = Shape::Rr;
+    }
+    if like.request.is_none()
+        && let Some(size) = like.payload.take_if(|size| size.is_constant())
+    {
+        like.request = Some(ByteSize(size.moments().max_bytes));
+    }
 }
 
 /// The plan of a traffic profile. The given flags replace fields of its connections; each of several hosts has them all.

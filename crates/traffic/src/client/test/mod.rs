@@ -32,7 +32,7 @@ use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::streams::Streams;
-use super::{ClientConfig, Event, Failure};
+use super::{ClientConfig, Event, Failure, echo};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -58,7 +58,7 @@ const CLOCK_FIRST: f64 = 0.1;
 /// How long to wait for the other end once everything should have ended, in addition to that end's own timeouts.
 const GRACE: Duration = Duration::from_secs(12);
 /// Default loss threshold, which RFC 7680 leaves to the implementation.
-const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+pub(super) const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
 
 /// How the running part ended.
 struct Ended {
@@ -138,6 +138,9 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
+    if echo::is_echo(&config.plan) {
+        return echo::run(config, control, stop, observe).await;
+    }
     let Control { mut asked, engine, gate, streams } = control;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
