@@ -138,7 +138,13 @@ impl Plan {
     /// counts a stream once.
     #[must_use]
     pub fn group_streams(&self) -> Vec<(u32, GroupStream)> {
-        let mut used: Vec<(Option<(String, u16)>, Connection, u32)> = vec![];
+        // How often each server's connections have had a stream like this one.
+        struct Used {
+            server: Option<(String, u16)>,
+            like: Connection,
+            times: u32,
+        }
+        let mut used: Vec<Used> = vec![];
         let (mut first, mut out) = (1, vec![]);
         for (index, connection) in self.connections.iter().enumerate() {
             let ids = first..first + connection.count;
@@ -148,14 +154,14 @@ impl Plan {
             }
             let server = self.server_of(index).ok().flatten().map(|(host, port)| (host.name, port));
             let like = Connection { count: 1, ..connection.without_server() };
-            let known = used.iter().position(|(of, known, _)| *of == server && *known == like);
+            let known = used.iter().position(|used| used.server == server && used.like == like);
             let known = known.unwrap_or_else(|| {
-                used.push((server, like.clone(), 0));
+                used.push(Used { server, like: like.clone(), times: 0 });
                 used.len() - 1
             });
             for id in ids {
-                let nth = used[known].2;
-                used[known].2 += 1;
+                let nth = used[known].times;
+                used[known].times += 1;
                 out.push((id, GroupStream { connection: like.clone(), nth }));
             }
         }
