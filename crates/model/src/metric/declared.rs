@@ -899,6 +899,18 @@ pub const METRICS: &[Definition] = &[
         ..FAILURES
     },
     Definition {
+        name: "reordered_responses",
+        label: "Reordered responses",
+        key: "reordered_responses",
+        source: "RFC 4737",
+        definition: "Responses in datagrams that arrived after the response to a later request.",
+        limits: "Requests and responses can both change their order; which of them did is not known.",
+        path: "transactions.reordered_responses",
+        read: Read::Flow(|f| number(f.transactions.as_ref()?.reordered_responses), Fold::Sum),
+        is_compared: false,
+        ..FAILURES
+    },
+    Definition {
         name: "response_time",
         label: "Response time",
         key: "response_time",
