@@ -11,6 +11,7 @@ use crate::text::bits_in_words;
 
 pub(super) fn cpu(items: &mut Items, record: &Record) {
     let Some(cpu) = &record.cpu else { return };
+    let verbose = items.options.verbose;
     let end = |name: &str, end: &CpuEnd| {
         let busy = end.user_ratio + end.system_ratio + end.irq_ratio;
         let mut text = format!(
@@ -42,7 +43,9 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
     for (label, name, use_of_end, side) in sides {
         if let Some(use_of_end) = use_of_end {
             let label = if cpu.local.is_none() { "CPU" } else { label };
-            let demand = match record.service_demand(side) {
+            // Of a test at a low rate it is mostly the work of other programs.
+            let demand = record.service_demand(side).filter(|_| verbose);
+            let demand = match demand {
                 Some(ServiceDemand::Kib(seconds)) => format!("; {} per KiB", duration(seconds)),
                 Some(ServiceDemand::Transaction(seconds)) => {
                     format!("; {} per transaction", duration(seconds))
