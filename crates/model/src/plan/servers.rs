@@ -1,5 +1,7 @@
 //! The servers of a plan: a connection may name its own host and port, else it goes to the test's.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
 use crate::names::{HOST_FORMS, Host};
@@ -138,14 +140,18 @@ impl Plan {
     /// counts a stream once.
     #[must_use]
     pub fn group_streams(&self) -> Vec<(u32, GroupStream)> {
-        // How often each server's connections have had a stream like this one.
-        struct Used {
-            server: Option<(String, u16)>,
-            like: Connection,
-            times: u32,
-        }
-        let mut used: Vec<Used> = vec![];
-        let (mut first, mut out) = (1, vec![]);
+        let (distinct, flows) = self.streams();
+        let stream =
+            |(kind, nth): (usize, u32)| GroupStream { connection: distinct[kind].clone(), nth };
+        flows.into_iter().map(|(id, of)| (id, stream(of))).collect()
+    }
+
+    /// The distinct connections to groups, and for each flow to a group the index of its connection there and how many like it
+    /// its server has before.
+    fn streams(&self) -> (Vec<Connection>, Vec<(u32, (usize, u32))>) {
+        let mut distinct: Vec<Connection> = vec![];
+        let mut before: HashMap<(Option<(String, u16)>, usize), u32> = HashMap::new();
+        let (mut first, mut flows) = (1, vec![]);
         for (index, connection) in self.connections.iter().enumerate() {
             let ids = first..first + connection.count;
             first = ids.end;
@@ -154,31 +160,26 @@ impl Plan {
             }
             let server = self.server_of(index).ok().flatten().map(|(host, port)| (host.name, port));
             let like = Connection { count: 1, ..connection.without_server() };
-            let known = used.iter().position(|used| used.server == server && used.like == like);
-            let known = known.unwrap_or_else(|| {
-                used.push(Used { server, like: like.clone(), times: 0 });
-                used.len() - 1
+            let kind = distinct.iter().position(|known| *known == like).unwrap_or_else(|| {
+                distinct.push(like);
+                distinct.len() - 1
             });
-            for id in ids {
-                let nth = used[known].times;
-                used[known].times += 1;
-                out.push((id, GroupStream { connection: like.clone(), nth }));
-            }
+            let nth = before.entry((server, kind)).or_default();
+            flows.extend(ids.map(|id| (id, (kind, std::mem::replace(nth, *nth + 1)))));
         }
-        out
+        (distinct, flows)
     }
 
     /// Numbers of the flows that share a sender: streams to a group that several servers receive.
     #[must_use]
     pub fn shared_streams(&self) -> Vec<Vec<u32>> {
-        let mut streams: Vec<(GroupStream, Vec<u32>)> = vec![];
-        for (id, stream) in self.group_streams() {
-            match streams.iter_mut().find(|(known, _)| *known == stream) {
-                Some((_, ids)) => ids.push(id),
-                None => streams.push((stream, vec![id])),
-            }
+        let mut streams: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+        for (id, stream) in self.streams().1 {
+            streams.entry(stream).or_default().push(id);
         }
-        streams.into_iter().map(|(_, ids)| ids).filter(|ids| ids.len() > 1).collect()
+        let mut shared: Vec<Vec<u32>> = streams.into_values().filter(|ids| ids.len() > 1).collect();
+        shared.sort_unstable();
+        shared
     }
 
     /// Numbers of the flows that share the sender of an earlier flow, ascending: sums of what was sent leave them out.
