@@ -106,6 +106,9 @@ pub(crate) struct Flow {
 pub(crate) struct SharedStream {
     /// What the receivers must know to join.
     pub(crate) join: Join,
+    /// The flow that the sender was made for: those of the other sessions have other names, which seed laws of sizes and
+    /// intervals.
+    spec: Option<FlowSpec>,
     /// The rate that was set last.
     rate: Mutex<Option<SendRate>>,
     /// Sessions that have not stopped it, and those that have not removed it from the engine.
@@ -122,8 +125,8 @@ pub(crate) struct Join {
 }
 
 impl SharedStream {
-    pub(crate) fn new(join: Join) -> Self {
-        SharedStream { join, ..SharedStream::default() }
+    pub(crate) fn new(join: Join, spec: FlowSpec) -> Self {
+        SharedStream { join, spec: Some(spec), ..SharedStream::default() }
     }
 
     fn share(self: Arc<Self>) -> StreamPart {
@@ -501,7 +504,8 @@ impl Flow {
         if last.as_deref() == Some(&Some(rate)) {
             return true;
         }
-        let mut spec = self.spec.clone();
+        let sent = self.stream.as_ref().and_then(|part| part.stream.spec.as_ref());
+        let mut spec = sent.unwrap_or(&self.spec).clone();
         spec.rate = rate;
         let now = engine.clock().monotonic_ns();
         let is_set = match &self.part {

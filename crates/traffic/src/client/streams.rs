@@ -115,7 +115,8 @@ impl Inner {
             None,
         );
         let join = Join { source: Some(source), name: spec.name.clone(), key };
-        Ok(Stream { of: request.stream.clone(), flow, shared: Arc::new(SharedStream::new(join)) })
+        let shared = Arc::new(SharedStream::new(join, flow.spec.clone()));
+        Ok(Stream { of: request.stream.clone(), flow, shared })
     }
 }
 

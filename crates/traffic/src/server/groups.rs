@@ -51,7 +51,7 @@ pub(super) fn needed(specs: &[FlowSpec], limits: &Limits, own_port: u16) -> Resu
         };
         let scope = scope.name();
         return Err(format!(
-            "group {group} has scope {scope}: groups that this server joins: {most} (--multicast-scope)"
+            "group {group} has scope {scope}: groups that this server receives: {most} (--multicast-scope)"
         ));
     }
     let joins = groups().count() as u64;
