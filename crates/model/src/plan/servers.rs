@@ -6,6 +6,9 @@ use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
 use crate::names::{HOST_FORMS, Host};
 
+/// A stream: the index of its connection among the distinct ones, and how many like it its server has before.
+type StreamIndex = (usize, u32);
+
 /// One server of a plan, with the connections that go there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
@@ -142,13 +145,13 @@ impl Plan {
     pub fn group_streams(&self) -> Vec<(u32, GroupStream)> {
         let (distinct, flows) = self.streams();
         let stream =
-            |(kind, nth): (usize, u32)| GroupStream { connection: distinct[kind].clone(), nth };
+            |(kind, nth): StreamIndex| GroupStream { connection: distinct[kind].clone(), nth };
         flows.into_iter().map(|(id, of)| (id, stream(of))).collect()
     }
 
     /// The distinct connections to groups, and for each flow to a group the index of its connection there and how many like it
     /// its server has before.
-    fn streams(&self) -> (Vec<Connection>, Vec<(u32, (usize, u32))>) {
+    fn streams(&self) -> (Vec<Connection>, Vec<(u32, StreamIndex)>) {
         let mut distinct: Vec<Connection> = vec![];
         let mut before: HashMap<(Option<(String, u16)>, usize), u32> = HashMap::new();
         let (mut first, mut flows) = (1, vec![]);
@@ -173,7 +176,7 @@ impl Plan {
     /// Numbers of the flows that share a sender: streams to a group that several servers receive.
     #[must_use]
     pub fn shared_streams(&self) -> Vec<Vec<u32>> {
-        let mut streams: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+        let mut streams: BTreeMap<StreamIndex, Vec<u32>> = BTreeMap::new();
         for (id, stream) in self.streams().1 {
             streams.entry(stream).or_default().push(id);
         }
