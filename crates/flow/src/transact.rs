@@ -41,6 +41,14 @@ pub enum Failure {
     NoPort,
     /// The request was due before the end of sending, but was not sent.
     Unsent,
+    /// A router or the host reported that it is unreachable (ICMP destination unreachable).
+    Unreachable,
+    /// A router or firewall refused it by policy (ICMP administratively prohibited).
+    Prohibited,
+    /// It was discarded since its TTL or hop limit ran out (ICMP time exceeded).
+    TtlExceeded,
+    /// It was larger than the path MTU, and fragmentation was not permitted.
+    TooBig,
     /// Another error of the system.
     Error,
 }
@@ -57,6 +65,10 @@ impl Failure {
             Failure::Invalid => "invalid",
             Failure::NoPort => "no-port",
             Failure::Unsent => "unsent",
+            Failure::Unreachable => "unreachable",
+            Failure::Prohibited => "prohibited",
+            Failure::TtlExceeded => "ttl-exceeded",
+            Failure::TooBig => "too-big",
             Failure::Error => "error",
         }
     }
@@ -117,6 +129,9 @@ pub struct Transacting {
     late: u64,
     duplicates: u64,
     invalid: u64,
+    reordered: u64,
+    /// The latest request that was answered.
+    last_answered: Option<u64>,
     last_ns: u64,
     response: DelaySummary,
     squares: f64,
@@ -156,6 +171,8 @@ impl Transacting {
             late: 0,
             duplicates: 0,
             invalid: 0,
+            reordered: 0,
+            last_answered: None,
             last_ns: 0,
             response: DelaySummary::new(),
             squares: 0.0,
@@ -322,7 +339,10 @@ impl Transacting {
         let Some(request) = self.close(number) else { return false };
         self.last_ns = now_ns;
         self.sending.transaction(now_ns);
+        let is_reordered = self.last_answered.is_some_and(|last| number < last);
+        self.last_answered = self.last_answered.max(Some(number));
         if request.sent_ns >= self.counts_from_ns {
+            self.reordered += u64::from(is_reordered);
             let took = now_ns.saturating_sub(request.sent_ns) as i64;
             self.completed += 1;
             self.response.record(took);
@@ -371,7 +391,7 @@ impl Transacting {
             .filter(|_| datagram.len() as u64 == self.response_bytes)
             .and_then(|low| self.whole_number(low))
         else {
-            self.invalid += u64::from(now_ns >= self.counts_from_ns);
+            self.on_invalid(now_ns);
             return;
         };
         if self.answered(number, now_ns) {
@@ -381,6 +401,18 @@ impl Transacting {
         if self.first_counted.is_some_and(|first| number >= first) {
             *(if is_late { &mut self.late } else { &mut self.duplicates }) += 1;
         }
+    }
+
+    /// A request failed, of whose number only the last bytes are known.
+    pub fn failed_by_low(&mut self, low: &[u8], why: Failure) {
+        if let Some(number) = self.whole_number(low) {
+            self.failed(number, why);
+        }
+    }
+
+    /// A datagram arrived that answers no request: forged, truncated or damaged.
+    pub fn on_invalid(&mut self, now_ns: u64) {
+        self.invalid += u64::from(now_ns >= self.counts_from_ns);
     }
 
     /// The latest number that ends in these bytes; `None` if none was used.
@@ -422,6 +454,7 @@ impl Transacting {
             failed_connections: self.shape.connects().then_some(self.failed_connections),
             late_responses: of_datagrams(self.late),
             duplicate_responses: of_datagrams(self.duplicates),
+            reordered_responses: of_datagrams(self.reordered),
             invalid_responses: of_datagrams(self.invalid),
             timeout_seconds: self.may_time_out().then_some(self.timeout_ns as f64 / 1e9),
             seconds,

@@ -36,7 +36,7 @@ pub use header::HeaderFormat;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};
 pub use schedule::RateSchedule;
 pub use scope::Scope;
-pub use servers::Server;
+pub use servers::{GroupStream, Server};
 pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use crate::sys::recv_batch::{RecvBatch, RecvMessages};
 pub use crate::sys::send_batch::{Filling, SendBatch};
-pub use crate::sys::udp::{UdpSocket, gso_max_segments, try_lite};
+pub use crate::sys::udp::{UdpSocket, gso_max_segments, try_icmp, try_lite};
 pub use crate::sys::watch::{WATCHED_BYTES, watch_group, watched_payload};
 
 /// Largest UDP payload over IPv4: 65 535 less the IP (20) and UDP (8) headers.
@@ -27,6 +27,8 @@ pub struct UdpOptions {
     /// UDP-Lite (RFC 3828) instead of UDP: how many bytes of each datagram the checksum covers, from its header on;
     /// 0: all. Received datagrams with a smaller coverage are dropped.
     pub lite_coverage: Option<u16>,
+    /// A socket of ICMP or ICMPv6 echo instead of UDP: its messages start with their ICMP header.
+    pub icmp: Option<IcmpSocket>,
     /// Lets several sockets of this user share the local address (`SO_REUSEPORT`).
     pub reuse_port: bool,
     /// Lets sockets of any user share the local address, if all of them request it (`SO_REUSEADDR`): each receives a copy
@@ -82,6 +84,7 @@ impl UdpOptions {
             bind: address,
             connect: None,
             lite_coverage: None,
+            icmp: None,
             reuse_port: false,
             reuse_address: false,
             broadcast: false,
@@ -114,6 +117,20 @@ impl UdpOptions {
         };
         UdpOptions { connect: Some(remote), ..UdpOptions::bind(SocketAddr::new(any, 0)) }
     }
+}
+
+/// How a socket sends ICMP echo requests and receives the replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpSocket {
+    /// A ping socket, for groups of `net.ipv4.ping_group_range`: the kernel chooses the identifier, which is the port of
+    /// [`UdpSocket::local_addr`].
+    Ping,
+    /// A raw socket, which needs `CAP_NET_RAW`: only replies with this identifier are received. Those of IPv4 have their IP
+    /// header in front.
+    Raw {
+        /// The identifier.
+        identifier: u16,
+    },
 }
 
 /// A membership of a multicast group on one interface.
@@ -259,6 +276,9 @@ pub struct QueuedError {
     pub data: u32,
     /// The host that sent the ICMP message.
     pub offender: Option<IpAddr>,
+    /// The first bytes of the refused message as it was passed to the socket, if there are as many: of an echo request its
+    /// ICMP header.
+    pub quoted: Option<[u8; 8]>,
 }
 
 impl QueuedError {

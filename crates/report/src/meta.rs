@@ -93,7 +93,7 @@ fn is_stream(shape: &Shape) -> bool {
 
 impl FlowMeta {
     /// Whether its lines have TCP information, and whether they have losses of datagrams. Those of transactions have neither.
-    pub(crate) fn kinds(&self) -> (bool, bool) {
+    pub fn kinds(&self) -> (bool, bool) {
         let is_stream = is_stream(&self.shape);
         (is_stream && self.transport.tcp_info(), is_stream && self.transport.datagrams())
     }

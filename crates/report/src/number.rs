@@ -27,7 +27,7 @@ impl Units {
     }
 
     /// The width that a column of rates needs.
-    pub(crate) fn rate_width(&self) -> usize {
+    pub fn rate_width(&self) -> usize {
         match (self.power, self.bytes) {
             // A fixed small unit needs long numbers.
             (Some(_), _) => 15,

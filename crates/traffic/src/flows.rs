@@ -107,8 +107,12 @@ pub(crate) struct Flow {
 pub(crate) struct SharedStream {
     /// What the receivers must know to join.
     pub(crate) join: Join,
-    /// Sessions, those that have not stopped it, and those that have not removed it from the engine.
-    shared: AtomicUsize,
+    /// The flow that the sender was made for: those of the other sessions have other names, which seed laws of sizes and
+    /// intervals.
+    spec: Option<FlowSpec>,
+    /// The rate that was set last.
+    rate: Mutex<Option<SendRate>>,
+    /// Sessions that have not stopped it, and those that have not removed it from the engine.
     running: AtomicUsize,
     used: AtomicUsize,
 }
@@ -122,15 +126,14 @@ pub(crate) struct Join {
 }
 
 impl SharedStream {
-    pub(crate) fn new(join: Join) -> Self {
-        SharedStream { join, ..SharedStream::default() }
+    pub(crate) fn new(join: Join, spec: FlowSpec) -> Self {
+        SharedStream { join, spec: Some(spec), ..SharedStream::default() }
     }
 
     fn share(self: Arc<Self>) -> StreamPart {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.used.fetch_add(1, Ordering::AcqRel);
         StreamPart {
-            is_first: self.shared.fetch_add(1, Ordering::AcqRel) == 0,
             stream: self,
             is_stopped: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
@@ -141,8 +144,6 @@ impl SharedStream {
 /// One session's part in a shared sender.
 struct StreamPart {
     stream: Arc<SharedStream>,
-    /// The session that changes its rate.
-    is_first: bool,
     is_stopped: AtomicBool,
     is_removed: AtomicBool,
 }
@@ -469,6 +470,11 @@ impl Flow {
         if shared.is_some_and(|part| !is_last(&part.is_stopped, &part.stream.running)) {
             return;
         }
+        self.stop_sender(engine);
+    }
+
+    /// Stops the sender for all sessions that share it.
+    pub(crate) fn stop_sender(&self, engine: &Engine) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
@@ -512,10 +518,13 @@ impl Flow {
 
     /// Changes the rate of a sender. False without effect: it has no more changes, or this end does not send.
     pub(crate) fn set_rate(&self, engine: &Engine, rate: SendRate) -> bool {
-        if self.stream.as_ref().is_some_and(|part| !part.is_first) {
-            return self.sends();
+        // A command to all flows arrives once for each receiver of a shared stream.
+        let mut last = self.stream.as_ref().map(|part| lock(&part.stream.rate));
+        if last.as_deref() == Some(&Some(rate)) {
+            return true;
         }
-        let mut spec = self.spec.clone();
+        let sent = self.stream.as_ref().and_then(|part| part.stream.spec.as_ref());
+        let mut spec = sent.unwrap_or(&self.spec).clone();
         spec.rate = rate;
         let now = engine.clock().monotonic_ns();
         let is_set = match &self.part {
@@ -526,6 +535,9 @@ impl Flow {
             _ => return false,
         };
         self.poke(engine);
+        if let Some(last) = last.as_deref_mut().filter(|_| is_set) {
+            *last = Some(rate);
+        }
         is_set
     }
 

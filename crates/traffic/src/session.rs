@@ -19,7 +19,7 @@ use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
 use crate::client::connect;
-use crate::engine::{Engine, Events, asked, check_scheduling, lock};
+use crate::engine::{Engine, Events, asked, check_scheduling, lock, waited_ns};
 use crate::flows::{Flow, SessionFacts};
 use crate::host::{self, CpuMeter};
 use crate::{TrafficError, transport};
@@ -46,9 +46,6 @@ impl Default for WorkerConfig {
         WorkerConfig { cpus: None, scheduling: Scheduling::Auto, spin: None, clock: Clock::System }
     }
 }
-
-/// Longest time that a datagram waits to be read; a longer one by the stamps is a step of the clock.
-const MAX_WAIT_NS: u64 = 1_000_000_000;
 
 /// The arrival of a datagram on a socket other than its flow's own.
 #[derive(Debug, Clone, Copy)]
@@ -88,10 +85,8 @@ impl Workers {
     #[must_use]
     pub fn arrival(&self, kernel_realtime_ns: Option<u64>, is_first_of_call: bool) -> Arrival {
         let clock = self.0.clock();
-        let (now, realtime) = (clock.monotonic_ns(), clock.realtime_ns());
-        let waited = kernel_realtime_ns
-            .and_then(|stamp| realtime.checked_sub(clock.kernel_stamp_ns(stamp)))
-            .filter(|waited| *waited < MAX_WAIT_NS);
+        let now = clock.monotonic_ns();
+        let waited = kernel_realtime_ns.and_then(|stamp| waited_ns(clock, stamp));
         let at_ns = now.saturating_sub(waited.unwrap_or(0));
         Arrival { at_ns, is_stamped: waited.is_some(), is_first_of_call }
     }

@@ -3,6 +3,7 @@
 
 use crate::control::{self, ClientMessage, ClockState, ServerMessage};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
+use crate::echo::Echo;
 use crate::frame::{FrameDecoder, encode_frame};
 use crate::header::{Header, HeaderFields, SendTime, TagKey};
 use crate::packet::{Ethernet, Icmp, Ipv4, Ipv6, Network, Packet, Tcp, Transport, Udp, UdpLite};
@@ -54,6 +55,18 @@ pub fn fuzz_datagram(data: &[u8]) {
         assert_eq!(ControlDatagram::decode(&again, &key), Ok(got));
     }
     let _ = crate::datagram::claimed_session(data);
+}
+
+/// Echo replies and quoted requests: what is accepted was made with the key, and has number and tag.
+pub fn fuzz_echo(data: &[u8]) {
+    for (is_v6, has_ip_header) in [(false, false), (false, true), (true, false)] {
+        let echo = Echo::new(is_v6, 0x5757, has_ip_header, &KEY);
+        let _ = echo.quoted_sequence(data);
+        let Ok(payload) = echo.decode(data) else { continue };
+        let mut again = vec![];
+        echo.encode(payload, &mut again);
+        assert_eq!(again[8..], *payload);
+    }
 }
 
 /// Control messages from either side: decoding, encoding and decoding again has the same result, and the
@@ -270,6 +283,16 @@ mod tests {
             }
         }
         replay(&corpus, fuzz_data_header);
+    }
+
+    #[test]
+    fn echo_replies() {
+        let echo = Echo::new(false, 0x5757, false, &KEY);
+        let mut reply = vec![];
+        echo.encode(&[3; 56], &mut reply);
+        reply[0] = 0;
+        assert!(echo.decode(&reply).is_ok());
+        replay(&[reply], fuzz_echo);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub mod checksum;
 pub mod control;
 pub mod crc32;
 pub mod datagram;
+pub mod echo;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;

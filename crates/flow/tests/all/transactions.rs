@@ -126,6 +126,17 @@ fn the_standard_deviation_is_that_of_the_response_times() {
 }
 
 #[test]
+fn a_response_after_that_to_a_later_request_is_reordered() {
+    let connection = Connection { outstanding: Some(4), ..rr(Transport::udp()) };
+    let (mut state, _) = run(&spec(connection), 0, |n| match n {
+        5 => vec![14 * MS],
+        _ => vec![10 * MS],
+    });
+    let (t, _) = report(&mut state, START + 2 * SECOND);
+    assert_eq!((t.reordered_responses, t.failed), (Some(1), 0));
+}
+
+#[test]
 fn lost_datagrams_time_out_and_late_and_repeated_responses_are_counted_apart() {
     let connection = Connection { outstanding: Some(4), ..rr(Transport::udp()) };
     let (mut state, _) = run(&spec(connection), 0, |n| match n {

@@ -1,7 +1,7 @@
 //! The declarations of all metrics. Their order is that of tables, comparisons and docs.
 
 use super::{Better, Carrier, Definition, End, Fold, Group, InInterval, Line, Read, Unit};
-use crate::record::{CpuEnd, Flow, IntervalCount, Record};
+use crate::record::{CpuEnd, Flow, IntervalCount, Record, ServiceDemand, Side};
 
 /// Defaults that most metrics share.
 const PLAIN: Definition = Definition {
@@ -108,6 +108,16 @@ const USAGE: Definition = Definition {
     ..PLAIN
 };
 
+/// CPU time of a host for a unit of work.
+const DEMAND: Definition = Definition {
+    unit: Unit::Seconds,
+    group: Group::Run,
+    better: Better::Lower,
+    source: "netperf",
+    limits: "The work of other programs is included, and the kernel accounts in ticks: short runs are coarse. Absent where both ends run under one kernel, and in a test of streams and transactions.",
+    ..PLAIN
+};
+
 /// Duration of a flow and its system calls.
 const CALLS: Definition = Definition { unit: Unit::Seconds, group: Group::Volume, ..PLAIN };
 
@@ -159,6 +169,22 @@ fn loss_in_interval(count: &IntervalCount) -> Option<f64> {
 
 fn busy(end: Option<&CpuEnd>) -> Option<f64> {
     end.map(|e| e.user_ratio + e.system_ratio + e.irq_ratio)
+}
+
+/// CPU time of an end for each KiB of payload.
+fn per_kib(record: &Record, end: Side) -> Option<f64> {
+    match record.service_demand(end)? {
+        ServiceDemand::Kib(seconds) => Some(seconds),
+        ServiceDemand::Transaction(_) => None,
+    }
+}
+
+/// CPU time of an end for each transaction.
+fn per_transaction(record: &Record, end: Side) -> Option<f64> {
+    match record.service_demand(end)? {
+        ServiceDemand::Transaction(seconds) => Some(seconds),
+        ServiceDemand::Kib(_) => None,
+    }
 }
 
 fn usage(record: &Record, get: fn(&crate::record::LinkUsage) -> f64) -> Option<f64> {
@@ -873,6 +899,18 @@ pub const METRICS: &[Definition] = &[
         ..FAILURES
     },
     Definition {
+        name: "reordered_responses",
+        label: "Reordered responses",
+        key: "reordered_responses",
+        source: "RFC 4737",
+        definition: "Responses in datagrams that arrived after the response to a later request.",
+        limits: "Requests and responses can both change their order; which of them did is not known.",
+        path: "transactions.reordered_responses",
+        read: Read::Flow(|f| number(f.transactions.as_ref()?.reordered_responses), Fold::Sum),
+        is_compared: false,
+        ..FAILURES
+    },
+    Definition {
         name: "response_time",
         label: "Response time",
         key: "response_time",
@@ -1249,6 +1287,38 @@ pub const METRICS: &[Definition] = &[
         read: Read::Run(|r| busy(r.cpu.as_ref()?.remote.as_ref())),
         is_compared: true,
         ..PLAIN
+    },
+    Definition {
+        name: "local_service_demand",
+        label: "CPU time per KiB, this side",
+        key: "local_service_demand_seconds",
+        definition: "Service demand as netperf defines it: CPU time of all processors of this host during sending (user, kernel, interrupts) ÷ KiB of payload that arrived.",
+        read: Read::Run(|r| per_kib(r, Side::Local)),
+        ..DEMAND
+    },
+    Definition {
+        name: "remote_service_demand",
+        label: "CPU time per KiB, other side",
+        key: "remote_service_demand_seconds",
+        definition: "As this side's, of the other host.",
+        read: Read::Run(|r| per_kib(r, Side::Remote)),
+        ..DEMAND
+    },
+    Definition {
+        name: "local_transaction_demand",
+        label: "CPU time per transaction, this side",
+        key: "local_transaction_demand_seconds",
+        definition: "CPU time of all processors of this host during sending ÷ completed transactions.",
+        read: Read::Run(|r| per_transaction(r, Side::Local)),
+        ..DEMAND
+    },
+    Definition {
+        name: "remote_transaction_demand",
+        label: "CPU time per transaction, other side",
+        key: "remote_transaction_demand_seconds",
+        definition: "As this side's, of the other host.",
+        read: Read::Run(|r| per_transaction(r, Side::Remote)),
+        ..DEMAND
     },
     Definition {
         name: "emulator_cpu",

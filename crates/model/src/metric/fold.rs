@@ -36,13 +36,11 @@ impl Definition {
             Read::Flow(_, Fold::Total(get)) => self.of_totals(record, direction, get),
             Read::Flow(..) | Read::Flows(..) => {
                 // One sender may have several receivers, which are flows of their own.
-                let shared = match self.end {
-                    End::Sender => record.plan.shared_streams(),
+                let copies = match self.end {
+                    End::Sender => record.plan.stream_copies(),
                     _ => vec![],
                 };
-                let is_copy =
-                    |id| shared.iter().any(|ids| ids.contains(&id) && ids.first() != Some(&id));
-                let flows = record.flows.iter().filter(|f| !is_copy(f.id));
+                let flows = record.flows.iter().filter(|f| copies.binary_search(&f.id).is_err());
                 self.of_flows(
                     flows.filter(|f| direction.is_none_or(|d| f.direction == d)),
                     Some(statistic),

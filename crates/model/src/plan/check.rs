@@ -94,6 +94,15 @@ impl Plan {
                 );
             }
         }
+        let echoes = |c: &&Connection| c.transport.echoes();
+        if let (Some(echo), Some(other)) =
+            (self.connections.iter().find(echoes), self.connections.iter().find(|c| !echoes(c)))
+        {
+            let (echo, other) = (echo.transport.name(), other.transport.name());
+            let given = format!("{echo} along with {other}");
+            let accepted = format!("{echo} alone, which has no server, or none of it");
+            return refuse("connection", given, &accepted);
+        }
         if flows > MAX_FLOWS {
             return refuse("connection", format!("{flows} flows"), "at most 100000 flows in all");
         }

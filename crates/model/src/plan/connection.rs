@@ -49,7 +49,11 @@ impl Connection {
             return SendRate { limit: RateLimit::Packets(packets), burst: 1 };
         }
         if self.shape.has_transactions() {
-            return self.rate.unwrap_or(SendRate::UNLIMITED);
+            let default = match self.transport.echoes() {
+                true => self.transport.default_rate(None),
+                false => SendRate::UNLIMITED,
+            };
+            return self.rate.unwrap_or(default);
         }
         let payload = self.max_payload().map(ByteSize);
         let default = || self.voice_rate().unwrap_or_else(|| self.transport.default_rate(payload));

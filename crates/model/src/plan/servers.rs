@@ -1,8 +1,13 @@
 //! The servers of a plan: a connection may name its own host and port, else it goes to the test's.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
 use crate::names::{HOST_FORMS, Host};
+
+/// A stream: the index of its connection among the distinct ones, and how many like it its server has before.
+type StreamIndex = (usize, u32);
 
 /// One server of a plan, with the connections that go there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +18,15 @@ pub struct Server {
     pub port: u16,
     /// Indices of its connections in the plan, ascending.
     pub connections: Vec<usize>,
+}
+
+/// A stream to a group, which is sent once however many servers receive it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupStream {
+    /// One connection of the plan, without its name and its server.
+    connection: Connection,
+    /// Which of one server's flows with this connection it is, from 0.
+    nth: u32,
 }
 
 impl Server {
@@ -123,36 +137,62 @@ impl Plan {
         Plan { host: Some(server.host.clone()), port: server.port, connections, ..self.clone() }
     }
 
-    /// Numbers of the flows that share a sender: streams to a group that several servers receive.
+    /// The stream of each flow that is sent to a group, with the number of the flow.
+    ///
+    /// Flows with equal streams are one stream that several servers receive. The flows of one server differ: each receiver
+    /// counts a stream once.
     #[must_use]
-    pub fn shared_streams(&self) -> Vec<Vec<u32>> {
-        let mut streams: Vec<(Connection, usize, Vec<u32>)> = vec![];
-        let mut seen: Vec<(&Connection, Option<(String, u16)>)> = vec![];
-        let mut first = 1;
+    pub fn group_streams(&self) -> Vec<(u32, GroupStream)> {
+        let (distinct, flows) = self.streams();
+        let stream =
+            |(kind, nth): StreamIndex| GroupStream { connection: distinct[kind].clone(), nth };
+        flows.into_iter().map(|(id, of)| (id, stream(of))).collect()
+    }
+
+    /// The distinct connections to groups, and for each flow to a group the index of its connection there and how many like it
+    /// its server has before.
+    fn streams(&self) -> (Vec<Connection>, Vec<(u32, StreamIndex)>) {
+        let mut distinct: Vec<Connection> = vec![];
+        let mut before: HashMap<(Option<(String, u16)>, usize), u32> = HashMap::new();
+        let (mut first, mut flows) = (1, vec![]);
         for (index, connection) in self.connections.iter().enumerate() {
             let ids = first..first + connection.count;
-            first += connection.count;
+            first = ids.end;
             if !connection.transport.multicast() {
                 continue;
             }
             let server = self.server_of(index).ok().flatten().map(|(host, port)| (host.name, port));
-            let own = connection.without_server();
-            // Of several alike with one server, each is a stream of its own.
-            let nth =
-                seen.iter().filter(|(c, s)| *s == server && c.without_server() == own).count();
-            seen.push((connection, server));
-            match streams.iter_mut().find(|(of, n, _)| *of == own && *n == nth) {
-                Some((.., of)) => of.extend(ids),
-                None => streams.push((own, nth, ids.collect())),
-            }
+            let like = Connection { count: 1, ..connection.without_server() };
+            let kind = distinct.iter().position(|known| *known == like).unwrap_or_else(|| {
+                distinct.push(like);
+                distinct.len() - 1
+            });
+            let nth = before.entry((server, kind)).or_default();
+            flows.extend(ids.map(|id| (id, (kind, std::mem::replace(nth, *nth + 1)))));
         }
-        // The n-th flows of connections alike are one stream.
-        let split = |(connection, _, ids): (Connection, usize, Vec<u32>)| {
-            let count = connection.count as usize;
-            let every = move |n: usize| ids.iter().skip(n).step_by(count).copied().collect();
-            (0..count).map(every).collect::<Vec<Vec<u32>>>()
-        };
-        streams.into_iter().flat_map(split).filter(|ids| ids.len() > 1).collect()
+        (distinct, flows)
+    }
+
+    /// Numbers of the flows that share a sender: streams to a group that several servers receive.
+    #[must_use]
+    pub fn shared_streams(&self) -> Vec<Vec<u32>> {
+        let mut streams: BTreeMap<StreamIndex, Vec<u32>> = BTreeMap::new();
+        for (id, stream) in self.streams().1 {
+            streams.entry(stream).or_default().push(id);
+        }
+        let mut shared: Vec<Vec<u32>> = streams.into_values().filter(|ids| ids.len() > 1).collect();
+        shared.sort_unstable();
+        shared
+    }
+
+    /// Numbers of the flows that share the sender of an earlier flow, ascending: sums of what was sent leave them out.
+    #[must_use]
+    pub fn stream_copies(&self) -> Vec<u32> {
+        let shared = self.shared_streams();
+        let mut copies: Vec<u32> =
+            shared.iter().flat_map(|ids| ids.iter().skip(1)).copied().collect();
+        copies.sort_unstable();
+        copies
     }
 
     /// Numbers of one server's flows in the whole plan, in the order of [`Plan::of_server`].
@@ -243,6 +283,11 @@ mod tests {
         let text = [to("a", two), to("b", two), to("c", "rate = \"2M\""), to("c", two)].concat();
         let plan = parsed(&text).unwrap();
         assert_eq!(plan.shared_streams(), [vec![1, 3, 6], vec![2, 4, 7]]);
+        // The flows of equal connections are equal, however the plan counts them.
+        let text = [to("a", two), to("b", ""), to("b", "")].concat();
+        let plan = parsed(&text).unwrap();
+        assert_eq!(plan.shared_streams(), [vec![1, 3], vec![2, 4]]);
+        assert_eq!(plan.stream_copies(), [3, 4]);
         let own = parsed(&[to("a", ""), to("a", "name = \"x\"")].concat()).unwrap();
         assert!(own.shared_streams().is_empty(), "each receiver counts a stream once");
         assert!(parsed(THREE).unwrap().shared_streams().is_empty());

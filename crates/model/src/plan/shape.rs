@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::transport::Refusal;
+use super::transport::{Refusal, icmp};
 use super::{Connection, Direction, HeaderFormat, Switch, TransportName};
 use crate::ModelError;
 use crate::units::{ByteSize, RateLimit};
@@ -104,12 +104,16 @@ impl Connection {
     /// Bytes of a response.
     #[must_use]
     pub fn response_bytes(&self) -> u64 {
-        self.size_of(self.response)
+        self.size_of(self.response.or(self.request.filter(|_| self.transport.echoes())))
     }
 
     fn size_of(&self, stated: Option<ByteSize>) -> u64 {
         let datagrams = self.transport.datagrams();
-        let default = if datagrams { DATAGRAM_BYTES } else { STREAM_BYTES };
+        let default = match datagrams {
+            true if self.transport.echoes() => icmp::DEFAULT_BYTES,
+            true => DATAGRAM_BYTES,
+            false => STREAM_BYTES,
+        };
         match self.shape.has_data() {
             true => stated.map_or(default, |size| size.0),
             false => 0,
@@ -152,6 +156,18 @@ impl Connection {
             && let Some((field, Some(size))) = sizes.into_iter().find(|(_, size)| size.is_some())
         {
             return Some((field, given(&size), "with shape rr or crr".into()));
+        }
+        if self.transport.echoes() && shape != Shape::Rr {
+            let given = format!("{shape} with transport {}", self.transport.name());
+            return Some(("shape", given, "rr: each request is answered by a reply".into()));
+        }
+        if let Some(size) = self.response.filter(|_| self.transport.echoes()) {
+            let given = format!("{size} with transport {}", self.transport.name());
+            return Some((
+                "response",
+                given,
+                "absent: a reply returns the bytes of its request".into(),
+            ));
         }
         if !shape.has_transactions() {
             let outstanding = self.outstanding.map(|n| given(&n));
@@ -223,6 +239,7 @@ impl Connection {
         }
         let is_single = self.outstanding() == 1 && self.is_closed_loop();
         let least = match self.transport.datagrams() && !is_single {
+            _ if self.transport.echoes() => icmp::MIN_BYTES,
             true => MIN_NUMBER_BYTES,
             false => 1,
         };
@@ -230,6 +247,7 @@ impl Connection {
             let size = size.filter(|size| !(least..=most_payload).contains(&size.0))?;
             let numbers = match least {
                 1 => "",
+                icmp::MIN_BYTES => ", for a number and a tag",
                 _ => ", for a number in each of several datagrams in flight",
             };
             Some((*field, size.to_string(), format!("{least} to {most_payload} bytes{numbers}")))

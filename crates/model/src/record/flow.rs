@@ -248,8 +248,8 @@ record! {
         /// The leave latency is a lower bound: packets arrived until the sender ended.
         #[serde(skip_serializing_if = "Option::is_none")]
         leave_latency_is_bound: Option<bool>,
-        /// Packets sent before the first one that arrived after joining, and after leaving, the omitted time included:
-        /// they are neither received nor lost. Absent if it was a member all the time.
+        /// Packets sent while it was not a member, the omitted time included: neither received nor lost. Absent if it was a
+        /// member all the time, or if it is unknown how many they are.
         #[serde(skip_serializing_if = "Option::is_none")]
         unjoined_packets: Option<u64>,
     }

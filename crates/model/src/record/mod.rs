@@ -24,6 +24,7 @@ macro_rules! record {
 mod command;
 mod crossing;
 mod data_source;
+mod demand;
 mod flow;
 mod host;
 mod path;
@@ -34,6 +35,7 @@ mod transactions;
 pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use data_source::{DataSource, DataSourceKind};
+pub use demand::{ServiceDemand, Side};
 pub use flow::{
     Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
     Spacing, Tcp, TcpSample, Voice,

@@ -38,6 +38,9 @@ record! {
         /// Responses in datagrams to requests that had been answered.
         #[serde(skip_serializing_if = "Option::is_none")]
         duplicate_responses: Option<u64>,
+        /// Responses in datagrams that arrived after that to a later request (RFC 4737: type-P-reordered).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordered_responses: Option<u64>,
         /// Datagrams that are no response: of another size, or with a number that was not used.
         #[serde(skip_serializing_if = "Option::is_none")]
         invalid_responses: Option<u64>,

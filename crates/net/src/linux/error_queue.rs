@@ -39,12 +39,13 @@ pub(crate) fn parse_extended_error(data: &[u8]) -> Option<QueuedError> {
         info: u32_at(data, 8)?,
         data: u32_at(data, 12)?,
         offender,
+        quoted: None,
     })
 }
 
 /// Takes one entry from the error queue, `None` when it is empty. Never waits.
 pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
-    // The kernel returns the payload of the refused datagram, which is not used.
+    // The kernel returns the payload of the refused datagram.
     let mut payload = [0_u8; 64];
     let mut control = [0_u64; 32];
     let mut vector = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
@@ -58,11 +59,12 @@ pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
     let result = retry(|| unsafe {
         libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     });
-    match result {
-        Ok(_) => {}
+    let quoted_bytes = match result {
+        Ok(n) => n,
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(e) => return Err(e),
-    }
+    };
+    let quoted = payload.get(..quoted_bytes).and_then(|bytes| bytes.first_chunk()).copied();
     #[allow(clippy::unnecessary_cast)]
     let len = (message.msg_controllen as usize).min(size_of_val(&control));
     // SAFETY: the words of `control` are initialised and may be read as bytes; the length is within them.
@@ -75,5 +77,8 @@ pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
             )
         })
         .find_map(|m| parse_extended_error(m.data));
-    found.map_or_else(|| Err(io::ErrorKind::InvalidData.into()), |e| Ok(Some(e)))
+    found.map_or_else(
+        || Err(io::ErrorKind::InvalidData.into()),
+        |e| Ok(Some(QueuedError { quoted, ..e })),
+    )
 }

@@ -21,6 +21,8 @@ pub(crate) struct Common<'a> {
     /// Not a stream: multicast settings exist.
     pub(crate) datagram: bool,
     pub(crate) v6_only: bool,
+    /// A raw socket, which has no setting of the above: it is of one family.
+    pub(crate) raw: bool,
     pub(crate) reuse_port: bool,
     pub(crate) send_buffer: Option<usize>,
     pub(crate) receive_buffer: Option<usize>,
@@ -36,7 +38,7 @@ impl Common<'_> {
     /// Applies them; `object` names the socket in errors.
     pub(crate) fn apply(&self, socket: &socket2::Socket, object: &str) -> Result<()> {
         let fd = socket.as_fd();
-        if self.v6 {
+        if self.v6 && !self.raw {
             socket.set_only_v6(self.v6_only).context("set IPV6_V6ONLY on", object)?;
         }
         if self.reuse_port {

@@ -75,6 +75,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         v6,
         datagram: false,
         v6_only: options.v6_only,
+        raw: false,
         reuse_port: options.reuse_port,
         send_buffer: options.send_buffer,
         receive_buffer: options.receive_buffer,

@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::options::{Common, with_flow_label};
 use super::send_batch::segment_control;
 use super::{address::RawAddress, error_queue, sockopt};
 use crate::error::{Context, Error, Result};
-use crate::udp::{Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{IcmpSocket, Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -60,12 +60,20 @@ impl UdpSocket {
         }
         let v6 = options.bind.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let protocol = match options.lite_coverage {
-            Some(_) => Protocol::from(libc::IPPROTO_UDPLITE),
-            None => Protocol::UDP,
+        let (kind, protocol) = match (options.icmp, options.lite_coverage) {
+            (Some(IcmpSocket::Ping), _) => (Type::DGRAM, icmp_protocol(v6)),
+            (Some(IcmpSocket::Raw { .. }), _) => (Type::RAW, icmp_protocol(v6)),
+            (None, Some(_)) => (Type::DGRAM, Protocol::from(libc::IPPROTO_UDPLITE)),
+            (None, None) => (Type::DGRAM, Protocol::UDP),
         };
-        let socket = Socket::new(domain, Type::DGRAM, Some(protocol))
-            .context("open UDP socket for", &object)?;
+        let operation =
+            if options.icmp.is_some() { "open ICMP socket for" } else { "open UDP socket for" };
+        let socket = Socket::new(domain, kind, Some(protocol)).context(operation, &object)?;
+        if let Some(IcmpSocket::Raw { identifier }) = options.icmp {
+            socket
+                .attach_filter(&reply_filter(v6, identifier))
+                .context("set SO_ATTACH_FILTER on", &object)?;
+        }
         if let Some(coverage) = options.lite_coverage {
             for name in [UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV] {
                 sockopt::set(socket.as_fd(), libc::IPPROTO_UDPLITE, name, i32::from(coverage))
@@ -76,6 +84,7 @@ impl UdpSocket {
             v6,
             datagram: true,
             v6_only: options.v6_only,
+            raw: matches!(options.icmp, Some(IcmpSocket::Raw { .. })),
             reuse_port: options.reuse_port,
             send_buffer: options.send_buffer,
             receive_buffer: options.receive_buffer,
@@ -301,6 +310,46 @@ use sockopt::retry;
 /// Options of linux/udp.h at the level of UDP-Lite: the coverage of sent datagrams, and the least of received ones.
 const UDPLITE_SEND_CSCOV: i32 = 10;
 const UDPLITE_RECV_CSCOV: i32 = 11;
+
+fn icmp_protocol(v6: bool) -> Protocol {
+    if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 }
+}
+
+/// Whether this process may open an ICMP socket: a ping socket, else a raw one.
+pub fn try_icmp(v6: bool) -> io::Result<IcmpSocket> {
+    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    let open = |kind| Socket::new(domain, kind, Some(icmp_protocol(v6))).map(drop);
+    match open(Type::DGRAM) {
+        Ok(()) => Ok(IcmpSocket::Ping),
+        Err(_) => open(Type::RAW).map(|()| IcmpSocket::Raw { identifier: 0 }),
+    }
+}
+
+/// A filter of classic BPF that accepts echo replies with this identifier. A raw socket of IPv4 sees the IP header, one of
+/// IPv6 does not.
+fn reply_filter(v6: bool, identifier: u16) -> [SockFilter; 7] {
+    // Instructions of linux/bpf_common.h.
+    const LOAD_BYTE_AT_X: u16 = 0x50;
+    const LOAD_HALF_AT_X: u16 = 0x48;
+    const X_OF_IP_HEADER_LENGTH: u16 = 0xb1;
+    const X_OF_CONSTANT: u16 = 0x01;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let step = SockFilter::new;
+    let (header, reply) = match v6 {
+        true => (step(X_OF_CONSTANT, 0, 0, 0), 129),
+        false => (step(X_OF_IP_HEADER_LENGTH, 0, 0, 0), 0),
+    };
+    [
+        header,
+        step(LOAD_BYTE_AT_X, 0, 0, 0),
+        step(JUMP_IF_EQUAL, 0, 3, reply),
+        step(LOAD_HALF_AT_X, 0, 0, 4),
+        step(JUMP_IF_EQUAL, 0, 1, u32::from(identifier)),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ]
+}
 
 /// Whether the kernel opens UDP-Lite sockets.
 pub fn try_lite() -> io::Result<()> {

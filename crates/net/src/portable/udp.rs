@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{Context, Error, Result};
-use crate::udp::{Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{IcmpSocket, Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -27,6 +27,7 @@ impl UdpSocket {
         let object = options.bind.to_string();
         let missing = [
             (options.lite_coverage.is_some(), "use UDP-Lite on"),
+            (options.icmp.is_some(), "use ICMP on"),
             (options.reuse_port || options.reuse_address, "share the port of"),
             (options.broadcast, "broadcast from"),
             (options.multicast_interface.is_some(), "choose the interface of multicast on"),
@@ -181,6 +182,11 @@ pub(crate) fn send_fault(error: &io::Error) -> SendFault {
         io::ErrorKind::PermissionDenied => SendFault::NotPermitted,
         _ => SendFault::Other,
     }
+}
+
+/// Whether this process may open an ICMP socket; never here.
+pub fn try_icmp(_: bool) -> io::Result<IcmpSocket> {
+    unsupported()
 }
 
 /// Not available.

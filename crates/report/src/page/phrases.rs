@@ -263,12 +263,20 @@ fn transactions(record: &Record) -> Option<String> {
         None => "no rate of transactions was measured".into(),
     };
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
+    let is_echo = flows.iter().all(|f| f.transport.echoes());
+    if is_echo {
+        let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
+        let requests = completed.saturating_add(failed);
+        text = format!("{completed} of {requests} echo requests answered");
+    }
     text += &match failed {
+        _ if is_echo => String::new(),
         0 => " without a failure".into(),
         n => format!(" with {} failed", Quantity::Count.format(n as f64)),
     };
     if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
-        text += &format!(", response time {times}");
+        let what = if is_echo { "round trip" } else { "response time" };
+        text += &format!(", {what} {times}");
     }
     Some(text)
 }

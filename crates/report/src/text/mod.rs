@@ -66,6 +66,9 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
         }
         // The path of a Unix socket has no port.
         [one] if one.host.starts_with(UNIX) => one.host.clone(),
+        _ if plan.connections.iter().any(|c| c.transport.echoes()) => {
+            format!("{} by ICMP echo", plan.host.as_deref().unwrap_or("the host"))
+        }
         [one] => format!("{}, port {}", one.host, one.port),
         [] => format!("{}, port {}", plan.host.as_deref().unwrap_or("the peer"), plan.port),
     };

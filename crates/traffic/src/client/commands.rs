@@ -5,6 +5,7 @@
 //! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use weir_model::plan::FlowSpec;
 use weir_model::progress::FlowState;
 use weir_model::units::SendRate;
+use weir_net::thread::lock;
 
 use crate::TrafficError;
 use crate::local::{Listener, SocketFile};
@@ -82,6 +84,74 @@ impl Reply {
 /// A request with the channel for its reply.
 pub(super) type PendingRequest = (Request, oneshot::Sender<Reply>);
 
+/// Commands to a running test from other threads of its program; the same as those of the control socket.
+#[derive(Debug, Clone)]
+pub struct Commands {
+    requests: mpsc::UnboundedSender<PendingRequest>,
+    /// Taken by the test.
+    asked: Arc<Mutex<Option<mpsc::UnboundedReceiver<PendingRequest>>>>,
+}
+
+/// The answer to a command, which arrives while the test runs.
+#[derive(Debug)]
+pub struct Answer(oneshot::Receiver<Reply>);
+
+impl Answer {
+    /// The answer, or the reason of the refusal; `None` until it has arrived. It arrives once.
+    pub fn poll(&mut self) -> Option<Result<(), String>> {
+        match self.0.try_recv() {
+            Ok(reply) => Some(reply.error.map_or(Ok(()), Err)),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(ENDING.into())),
+        }
+    }
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        let (requests, asked) = mpsc::unbounded_channel();
+        Commands { requests, asked: Arc::new(Mutex::new(Some(asked))) }
+    }
+}
+
+impl Commands {
+    /// Starts a waiting connection, named as in the plan or by the name of one of its flows.
+    pub fn start(&self, name: &str) -> Answer {
+        self.ask("start", name, None)
+    }
+
+    /// Stops a connection.
+    pub fn stop(&self, name: &str) -> Answer {
+        self.ask("stop", name, None)
+    }
+
+    /// Changes the rate of a connection, whichever end sends it.
+    pub fn rate(&self, name: &str, rate: SendRate) -> Answer {
+        self.ask("rate", name, Some(rate))
+    }
+
+    fn ask(&self, verb: &str, name: &str, rate: Option<SendRate>) -> Answer {
+        let request = Request { verb: verb.into(), connection: Some(name.into()), rate };
+        let (sender, receiver) = oneshot::channel();
+        // A test that has ended drops the sender, which closes the answer.
+        let _ = self.requests.send((request, sender));
+        Answer(receiver)
+    }
+
+    /// Another sender of requests.
+    pub(super) fn sender(&self) -> mpsc::UnboundedSender<PendingRequest> {
+        self.requests.clone()
+    }
+
+    /// The requests. A second test with the same commands gets none.
+    pub(super) fn take(&self) -> mpsc::UnboundedReceiver<PendingRequest> {
+        lock(&self.asked).take().unwrap_or_else(|| mpsc::unbounded_channel().1)
+    }
+}
+
+/// The answer to a request that comes too late.
+const ENDING: &str = "the test is ending";
+
 /// The listening socket; dropping it removes its file.
 pub(super) struct CommandSocket {
     _file: SocketFile,
@@ -127,7 +197,7 @@ async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<PendingRequest
                 if requests.send((request, sender)).is_err() {
                     return;
                 }
-                receiver.await.unwrap_or_else(|_| Reply::error("the test is ending"))
+                receiver.await.unwrap_or_else(|_| Reply::error(ENDING))
             }
             Err(e) => Reply::error(format!(
                 "not a request: {e}; accepted: {{\"verb\":\"start|stop|rate|status\",\"connection\":\"NAME\",\"rate\":\"RATE\"}}"

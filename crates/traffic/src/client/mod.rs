@@ -3,6 +3,7 @@
 
 mod commands;
 pub(crate) mod connect;
+mod echo;
 mod latency;
 mod setup;
 mod several;
@@ -13,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use weir_flow::{Scheduling, Supply};
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Server, Size};
@@ -26,6 +26,7 @@ use crate::key::Key;
 use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
+pub use commands::{Answer, Commands};
 
 /// Configuration of a test.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// A socket on which connections of the running test can be started and stopped.
     pub control_socket: Option<PathBuf>,
+    /// The same from other threads of this program.
+    pub commands: Commands,
     /// Packets received on this side are logged here.
     pub packet_log: Option<PathBuf>,
     /// Processors for the workers.
@@ -72,6 +75,7 @@ impl ClientConfig {
             key: None,
             connect_timeout: Duration::from_secs(3),
             control_socket: None,
+            commands: Commands::default(),
             packet_log: None,
             cpus: None,
             scheduling: Scheduling::Auto,
@@ -150,8 +154,8 @@ pub fn run(
         .map_err(|e| TrafficError::system("starting the runtime", e))?;
     runtime.block_on(async {
         // An unusable socket path is refused before anything is sent.
-        let (requests, asked) = mpsc::unbounded_channel();
-        let listen = |path| commands::listen(path, requests);
+        let asked = config.commands.take();
+        let listen = |path| commands::listen(path, config.commands.sender());
         let _socket = config.control_socket.as_deref().map(listen).transpose()?;
         if servers.len() > 1 {
             return several::run(config, servers, asked, stop, observe).await;

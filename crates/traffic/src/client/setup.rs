@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_flow::Supply;
-use weir_model::plan::{Connection, Direction, FlowSpec, Plan};
+use weir_model::plan::{Direction, FlowSpec, GroupStream, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::socket::borrow;
@@ -69,10 +69,11 @@ impl Setup<'_> {
             specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
         let mut flows = self.datagrams(&datagrams, specs.len())?;
         flows.extend(self.streams(&streams)?);
-        let mut alike = vec![];
+        let mut group_streams: HashMap<u32, GroupStream> =
+            self.plan.group_streams().into_iter().collect();
         for spec in specs {
             flows.extend(self.passed(spec)?);
-            flows.extend(self.to_group(spec, &mut alike)?);
+            flows.extend(self.to_group(spec, group_streams.remove(&spec.id))?);
         }
         flows.sort_by_key(|f| f.spec.id);
         Ok(flows.into_iter().map(Arc::new).collect())
@@ -179,21 +180,19 @@ impl Setup<'_> {
         Ok(Some(self.on_socket(spec, socket)))
     }
 
-    /// A flow that is sent to a group; `None` for transports without groups. `alike`: flows with the same connection so
-    /// far.
+    /// A flow that is sent to a group; `None` for transports without groups. `stream`: the flow's, of the plan.
     fn to_group(
         &self,
         spec: &FlowSpec,
-        alike: &mut Vec<Connection>,
+        stream: Option<GroupStream>,
     ) -> Result<Option<Flow>, TrafficError> {
-        let Some(transport) = transport::group(spec) else { return Ok(None) };
-        let connection = spec.connection.without_server();
-        let index = alike.iter().filter(|known| **known == connection).count();
-        alike.push(connection);
+        let (Some(transport), Some(stream)) = (transport::group(spec), stream) else {
+            return Ok(None);
+        };
         let request = streams::Request {
             plan: self.plan,
             spec,
-            index,
+            stream,
             server: self.server.ip_or_none(),
             facts: &self.facts,
             engine: self.engine,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use weir_flow::Supply;
-use weir_model::plan::{Connection, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, GroupStream, Plan};
 use weir_net::interface::{Interface, egress_interface, interface};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::SenderTotal;
@@ -32,8 +32,7 @@ struct Inner {
 }
 
 struct Stream {
-    /// The connection that it was made from, and which of several alike it is.
-    of: (Connection, usize),
+    of: GroupStream,
     flow: Flow,
     shared: Arc<SharedStream>,
 }
@@ -42,8 +41,7 @@ struct Stream {
 pub(super) struct Request<'a> {
     pub(super) plan: &'a Plan,
     pub(super) spec: &'a FlowSpec,
-    /// Which of the session's flows with the same connection it is, from 0.
-    pub(super) index: usize,
+    pub(super) stream: GroupStream,
     pub(super) server: SocketAddr,
     pub(super) facts: &'a SessionFacts,
     pub(super) engine: &'a Engine,
@@ -59,11 +57,10 @@ impl Streams {
         transport: &dyn GroupTransport,
     ) -> Result<Flow, TrafficError> {
         let mut inner = lock(&self.0);
-        let of = (request.spec.connection.without_server(), request.index);
-        let at = match inner.streams.iter().position(|stream| stream.of == of) {
+        let at = match inner.streams.iter().position(|stream| stream.of == request.stream) {
             Some(at) => at,
             None => {
-                let stream = inner.open(request, transport, of)?;
+                let stream = inner.open(request, transport)?;
                 inner.streams.push(stream);
                 inner.streams.len() - 1
             }
@@ -80,7 +77,6 @@ impl Inner {
         &mut self,
         request: &Request,
         transport: &dyn GroupTransport,
-        of: (Connection, usize),
     ) -> Result<Stream, TrafficError> {
         let Request { plan, spec, server, facts, engine, .. } = request;
         let failed = |reason: String| TrafficError::Flow {
@@ -122,7 +118,8 @@ impl Inner {
             request.supply.clone(),
         );
         let join = Join { source: Some(source), name: spec.name.clone(), key };
-        Ok(Stream { of, flow, shared: Arc::new(SharedStream::new(join)) })
+        let shared = Arc::new(SharedStream::new(join, flow.spec.clone()));
+        Ok(Stream { of: request.stream.clone(), flow, shared })
     }
 }
 

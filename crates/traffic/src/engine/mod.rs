@@ -51,6 +51,15 @@ pub enum FlowEvent {
 /// Channel of flow events.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 
+/// Longest time that a datagram waits to be read; a longer one by the stamps is a step of the clock.
+const MAX_WAIT_NS: u64 = 1_000_000_000;
+
+/// How long a datagram with this stamp of the kernel has waited to be read; `None` after a step of the clock.
+pub(crate) fn waited_ns(clock: &Clock, kernel_realtime_ns: u64) -> Option<u64> {
+    let waited = clock.realtime_ns().checked_sub(clock.kernel_stamp_ns(kernel_realtime_ns));
+    waited.filter(|waited| *waited < MAX_WAIT_NS)
+}
+
 /// Totals that a sender reports at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     let (packets, bytes) = state.total();
@@ -102,7 +111,11 @@ pub(crate) struct Engine {
     receivers: Vec<Worker<receive::Command>>,
     streams: Vec<Worker<stream::Command>>,
     transactions: Vec<Worker<transact::Command>>,
+    /// The next flow's token.
     next: AtomicUsize,
+    /// Flows of each role so far. A flow may have a sender and a receiver: one count for both would give all senders
+    /// the same worker.
+    placed: [AtomicUsize; 4],
     clock: Clock,
     notes: Notes,
 }
@@ -157,6 +170,7 @@ impl Engine {
             streams,
             transactions,
             next: AtomicUsize::new(1),
+            placed: Default::default(),
             clock,
             notes,
         })
@@ -173,8 +187,9 @@ impl Engine {
     }
 
     fn slot(&self, role: Role) -> WorkerSlot {
-        let n = self.next.fetch_add(1, Ordering::Relaxed);
-        WorkerSlot { role, worker: n % self.senders.len(), token: n as u64 }
+        let token = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+        let placed = self.placed[role as usize].fetch_add(1, Ordering::Relaxed);
+        WorkerSlot { role, worker: placed % self.senders.len(), token }
     }
 
     pub(crate) fn add_sender(&self, flow: SendFlow) -> WorkerSlot {

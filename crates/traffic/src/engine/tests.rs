@@ -30,6 +30,22 @@ pub(super) fn spec(id: u32, transport: TransportName) -> FlowSpec {
     }
 }
 
+#[test]
+fn each_role_uses_all_of_its_workers() {
+    let clock = Clock::Injected(InjectedClock::new());
+    let engine = Engine::new(2, None, Scheduling::Normal, clock).unwrap();
+    // A flow of datagrams has a receiver and a sender at each end.
+    let flow = |_| [Role::Receive, Role::Send].map(|role| engine.slot(role));
+    let slots: Vec<[WorkerSlot; 2]> = (0..4).map(flow).collect();
+    for role in 0..2 {
+        let workers: Vec<usize> = slots.iter().map(|flow| flow[role].worker).collect();
+        assert_eq!(workers, [0, 1, 0, 1]);
+    }
+    let mut tokens: Vec<u64> = slots.iter().flatten().map(|slot| slot.token).collect();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 8);
+}
+
 fn socket() -> Arc<UdpSocket> {
     let to = UdpSocket::open(&UdpOptions::bind("127.0.0.1:0".parse().unwrap())).unwrap();
     let options = UdpOptions { nonblocking: true, ..UdpOptions::connect(to.local_addr().unwrap()) };

@@ -172,7 +172,7 @@ impl Task<'_> {
             self.refuse("plan", &text).await;
             return false;
         }
-        let joins = match groups::needed(&specs, &shared.config.limits) {
+        let joins = match groups::needed(&specs, &shared.config.limits, shared.port) {
             Ok(joins) => joins,
             Err(text) => {
                 self.refuse("limit", &text).await;
@@ -273,7 +273,9 @@ impl Task<'_> {
         }
         for connection in &open.plan.connections {
             let name = connection.transport.name();
-            if let Some(reason) = transport::unavailable(name) {
+            // Its flows would be waited for: the kernel answers them, not this server.
+            let without = name.echoes().then(|| "it has no server".to_string());
+            if let Some(reason) = without.or_else(|| transport::unavailable(name)) {
                 self.refuse("unavailable", &format!("transport {name}: {reason}")).await;
                 return None;
             }

@@ -3,12 +3,12 @@
 //! The server sends nothing on these sockets. Each is connected to the address that the client stated, so that datagrams
 //! of other senders to the group do not arrive.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_model::plan::{FlowSpec, GroupOptions, Scope};
+use weir_model::plan::{DEFAULT_GROUP_PORT, FlowSpec, GroupOptions, Scope};
 use weir_model::record;
 use weir_net::clock::Clock;
 use weir_net::interface::{Interface, interface, interfaces};
@@ -29,21 +29,29 @@ const MAX_NAME: usize = 80;
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_READS: usize = 256;
 
-/// Why a server refuses the groups of a plan; `Ok`: the number of memberships that it needs.
-pub(super) fn needed(specs: &[FlowSpec], limits: &Limits) -> Result<u64, String> {
+/// Ports below this one are the system's services'.
+const FIRST_GROUP_PORT: u16 = 1024;
+
+/// Why a server on a port refuses the groups of a plan; `Ok`: the number of memberships that it needs.
+pub(super) fn needed(specs: &[FlowSpec], limits: &Limits, own_port: u16) -> Result<u64, String> {
     let groups = || specs.iter().filter_map(|s| s.connection.transport.group()?.group);
+    let ports = specs.iter().filter_map(|s| s.connection.transport.group());
+    let mut ports = ports.map(|group| group.group_port.unwrap_or(DEFAULT_GROUP_PORT));
+    if let Some(port) = ports.find(|port| *port < FIRST_GROUP_PORT && *port != own_port) {
+        return Err(format!(
+            "group port {port}; accepted: {FIRST_GROUP_PORT} to 65535, or {own_port}"
+        ));
+    }
     let allowed = limits.multicast_scope;
     let wider = |scope: &Scope| allowed.is_none_or(|allowed| *scope > allowed);
-    if let Some((group, scope)) =
-        groups().filter_map(|g| Some((g, Scope::of(g)?))).find(|(_, scope)| wider(scope))
-    {
+    if let Some((group, scope)) = groups().map(|g| (g, reach(g))).find(|(_, scope)| wider(scope)) {
         let most = match allowed {
             Some(most) => format!("up to scope {}", most.name()),
             None => "none".into(),
         };
         let scope = scope.name();
         return Err(format!(
-            "group {group} has scope {scope}: groups that this server joins: {most} (--multicast-scope)"
+            "group {group} has scope {scope}: groups that this server receives: {most} (--multicast-scope)"
         ));
     }
     let joins = groups().count() as u64;
@@ -54,6 +62,11 @@ pub(super) fn needed(specs: &[FlowSpec], limits: &Limits) -> Result<u64, String>
         )),
         false => Ok(joins),
     }
+}
+
+/// The scope of a group. A broadcast stays on its link (RFC 919 section 7).
+fn reach(group: IpAddr) -> Scope {
+    Scope::of(group).unwrap_or(Scope::Link)
 }
 
 /// A request to receive a flow.
@@ -80,11 +93,16 @@ struct Member {
 }
 
 impl Member {
-    fn join(&mut self) -> std::io::Result<()> {
+    /// Joins, and records when it asked to.
+    fn join(&mut self, clock: &Clock) -> Result<(), String> {
+        // Before the system sends its report: the first packet arrives after this time.
+        let now = clock.monotonic_ns();
         if let Some(membership) = &self.membership {
-            self.socket.join(membership)?;
+            let joined = self.socket.join(membership);
+            joined.map_err(|e| format!("joining {}: {e}", self.record.group))?;
             self.is_joined = true;
         }
+        self.flow.joins(now, self.record.clone());
         Ok(())
     }
 
@@ -162,20 +180,18 @@ impl Groups {
         }
         let options = group_options(spec);
         let interface = self.interface(session, &options)?;
-        if let Some(accepted) = transport.refused(spec, &interface) {
+        if transport.refused(spec, &interface).is_some() {
+            // The accepted addresses are the server's own: a client that does not know them is not told.
             let group = destination(spec, interface.index).ip();
-            return Err(format!("{group}; accepted: {accepted}"));
+            return Err(format!(
+                "group {group}: accepted: a broadcast address of the receiving interface"
+            ));
         }
         let spec = FlowSpec { name: name.clone(), ..spec.clone() };
         let mut member =
             open(session, engine, transport, &spec, key, *source, &interface, options)?;
         if member.options.join_after.is_none() {
-            if let Err(e) = member.join() {
-                member.flow.remove(engine);
-                return Err(format!("joining {}: {e}", member.record.group));
-            }
-            let now = engine.clock().monotonic_ns();
-            member.flow.joins(now, member.record.clone());
+            member.join(engine.clock()).inspect_err(|_| member.flow.remove(engine))?;
         }
         session.add(engine, member.flow.clone());
         self.members.push(member);
@@ -185,13 +201,15 @@ impl Groups {
     /// The interface through which a flow is received.
     fn interface(&self, session: &Session, options: &GroupOptions) -> Result<Interface, String> {
         if let Some(name) = &options.interface {
-            return interface(name).map_err(|e| format!("interface {name} of this server: {e}"));
+            return interface(name)
+                .map_err(|_| format!("interface {name}: this server has none of this name"));
         }
         let local = session.local_ip.to_canonical();
-        let all = interfaces().map_err(|e| format!("reading the interfaces: {e}"))?;
+        let all = interfaces().map_err(|_| "this server's interfaces are unavailable")?;
         let has = |i: &Interface| i.addresses.iter().any(|a| a.address == local);
         let found = all.into_iter().find(has);
-        found.ok_or_else(|| format!("no interface of this server has the address {local}"))
+        let reason = "no interface of this server has the address of the control connection";
+        found.ok_or_else(|| reason.into())
     }
 
     /// Plans when members join and leave. `start`: the start of the test.
@@ -226,8 +244,8 @@ impl Groups {
         }
         while let Some((_, index, joins)) = self.due.pop_if(|due| due.0 <= Instant::now()) {
             let member = &mut self.members[index];
-            let now = engine.clock().monotonic_ns();
             if !joins {
+                let now = engine.clock().monotonic_ns();
                 member.watch();
                 member.flow.leaves(now, member.watch.is_some());
                 member.leave();
@@ -237,10 +255,7 @@ impl Groups {
                 }
                 continue;
             }
-            // Before the system does it, which sends the report: the first packet arrives after this time.
-            member.flow.joins(now, member.record.clone());
-            if let Err(e) = member.join() {
-                let text = format!("joining {}: {e}", member.record.group);
+            if let Err(text) = member.join(engine.clock()) {
                 failed.push(FlowEvent::Failed(member.flow.spec.id, text));
             }
         }
@@ -263,7 +278,7 @@ fn open(
     if source.is_ipv4() != group.is_ipv4() {
         return Err(format!("the group {group} has no sender {source}: another IP version"));
     }
-    let socket = UdpSocket::open(&transport.receiver(spec, source, interface));
+    let socket = UdpSocket::open(&transport.receiver(spec, source, interface, session.specs.len()));
     let socket = Arc::new(socket.map_err(|e| format!("receiving from {group}: {e}"))?);
     let facts = SessionFacts { key, ..session.facts };
     let flow = Flow::datagrams(

@@ -241,6 +241,30 @@ pub(crate) fn listen(
     Ok((listeners, bound))
 }
 
+/// How often the system chooses another port if its choice is in use for UDP or on another address.
+const PORT_CHOICES: u32 = 16;
+
+/// Listens on the server's port, for TCP and for UDP. With port 0 it is one that is free for both: the system knows only
+/// that it is free for TCP on the first address.
+fn open_port(
+    config: &ServerConfig,
+    registry: &Registry,
+    engine: &Arc<Engine>,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>, Front), TrafficError> {
+    let mut left = if config.port == 0 { PORT_CHOICES } else { 1 };
+    loop {
+        left -= 1;
+        let opened = listen(&config.bind, config.port).and_then(|(listeners, bound)| {
+            let front = Front::start(&bound, registry.clone(), engine.clone())?;
+            Ok((listeners, bound, front))
+        });
+        match opened {
+            Err(TrafficError::Listen { .. }) if left > 0 => {}
+            opened => return opened,
+        }
+    }
+}
+
 async fn run(
     config: ServerConfig,
     stop: Stop,
@@ -249,10 +273,6 @@ async fn run(
     // Ten thousand half-open connections need as many descriptors; fewer show as refusals later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     check_scheduling(config.scheduling)?;
-    let (listeners, bound) = match &config.unix {
-        Some(_) => (vec![], vec![]),
-        None => listen(&config.bind, config.port)?,
-    };
     let local = config.unix.as_deref().map(unix::Listener::open).transpose()?;
     let engine = Arc::new(Engine::start(
         config.cpus.as_deref(),
@@ -260,7 +280,10 @@ async fn run(
         config.clock.clone(),
     )?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
-    let front = Front::start(&bound, registry.clone(), engine.clone())?;
+    let (listeners, bound, front) = match &config.unix {
+        Some(_) => (vec![], vec![], Front::start(&[], registry.clone(), engine.clone())?),
+        None => open_port(&config, &registry, &engine)?,
+    };
     let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
     let port = bound.first().map_or(config.port, SocketAddr::port);

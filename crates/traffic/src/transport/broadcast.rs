@@ -50,11 +50,17 @@ impl GroupTransport for Broadcast {
         }
     }
 
-    fn receiver(&self, spec: &FlowSpec, source: SocketAddr, interface: &Interface) -> UdpOptions {
+    fn receiver(
+        &self,
+        spec: &FlowSpec,
+        source: SocketAddr,
+        interface: &Interface,
+        flows: usize,
+    ) -> UdpOptions {
         UdpOptions {
             broadcast: true,
             device: Some(interface.name.clone()),
-            ..group::receiver(spec, source, interface.index)
+            ..group::receiver(spec, source, interface.index, flows)
         }
     }
 }

@@ -42,13 +42,18 @@ pub(super) fn sender(spec: &FlowSpec, bind: SocketAddr, interface: u32) -> UdpOp
 }
 
 /// The options of a receiver's socket. Connected to the sender, it receives from that address alone.
-pub(super) fn receiver(spec: &FlowSpec, source: SocketAddr, interface: u32) -> UdpOptions {
+pub(super) fn receiver(
+    spec: &FlowSpec,
+    source: SocketAddr,
+    interface: u32,
+    flows: usize,
+) -> UdpOptions {
     // The number of an interface is that of its host.
     let source = at(source.ip(), source.port(), interface);
     UdpOptions {
         connect: Some(source),
         reuse_address: true,
         own_groups_only: true,
-        ..udp::options(spec, destination(spec, interface), true, 1)
+        ..udp::options(spec, destination(spec, interface), true, flows)
     }
 }

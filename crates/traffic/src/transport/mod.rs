@@ -7,6 +7,7 @@
 
 mod broadcast;
 mod group;
+mod icmp;
 mod mptcp;
 mod multicast;
 mod tcp;
@@ -28,6 +29,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 use crate::Address;
 
 pub(crate) use group::{destination, group_options};
+pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
 /// A non-blocking byte stream.
@@ -79,6 +81,11 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     }
     /// Bytes of send (`true`) or receive buffer in effect.
     fn buffer_bytes(&self, send: bool) -> Option<u64>;
+    /// The socket as one of ICMP echo, if it is one: received messages are to be decoded.
+    #[doc(hidden)]
+    fn echo(&self) -> Option<&EchoSocket> {
+        None
+    }
 }
 
 /// How the streams of a transport are opened. Addresses and handshakes are those of TCP; only differences are here.
@@ -121,8 +128,14 @@ pub(crate) trait GroupTransport: Sync {
     }
     /// The options of the sender's socket, which sends through `interface`.
     fn sender(&self, spec: &FlowSpec, bind: SocketAddr, interface: &Interface) -> UdpOptions;
-    /// The options of a receiver's socket, which accepts only the sender's datagrams.
-    fn receiver(&self, spec: &FlowSpec, source: SocketAddr, interface: &Interface) -> UdpOptions;
+    /// The options of a receiver's socket, which accepts only the sender's datagrams. `flows`: how many the session has.
+    fn receiver(
+        &self,
+        spec: &FlowSpec,
+        source: SocketAddr,
+        interface: &Interface,
+        flows: usize,
+    ) -> UdpOptions;
     /// The membership that a receiver needs; `None`: it receives without one.
     fn membership(
         &self,
@@ -159,6 +172,8 @@ enum Implementation {
     Datagrams(&'static dyn DatagramTransport),
     Passed(&'static dyn PassedTransport),
     Group(&'static dyn GroupTransport),
+    /// Echo requests, which need no server ([`EchoSocket`]).
+    Echo,
 }
 
 /// The registration: a transport's line here and its `mod` line above.
@@ -170,6 +185,7 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::Unix => Implementation::Stream(&unix::Unix),
         TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
         TransportName::Multicast => Implementation::Group(&multicast::Multicast),
+        TransportName::Icmp => Implementation::Echo,
         TransportName::Broadcast => Implementation::Group(&broadcast::Broadcast),
         TransportName::UdpLite => Implementation::Datagrams(&udp_lite::UdpLite),
     }
@@ -212,6 +228,7 @@ pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),
         Implementation::Datagrams(transport) => transport.unavailable(),
+        Implementation::Echo => icmp::unavailable(),
         Implementation::Passed(_) | Implementation::Group(_) => None,
     }
 }

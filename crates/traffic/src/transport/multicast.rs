@@ -16,8 +16,14 @@ impl GroupTransport for Multicast {
         group::sender(spec, bind, interface.index)
     }
 
-    fn receiver(&self, spec: &FlowSpec, source: SocketAddr, interface: &Interface) -> UdpOptions {
-        group::receiver(spec, source, interface.index)
+    fn receiver(
+        &self,
+        spec: &FlowSpec,
+        source: SocketAddr,
+        interface: &Interface,
+        flows: usize,
+    ) -> UdpOptions {
+        group::receiver(spec, source, interface.index, flows)
     }
 
     fn membership(

@@ -138,6 +138,14 @@ fn a_late_and_a_leaving_member_have_results_of_their_own() {
 }
 
 #[test]
+fn a_server_without_groups_refuses_broadcast() {
+    let server = Server::start(Limits { multicast_scope: None, ..Limits::default() });
+    let broadcast = "transport = \"broadcast\"\ngroup = \"255.255.255.255\"";
+    let refused = test(vec![connection(broadcast, &server.name())]).unwrap_err();
+    assert!(matches!(&refused.error, TrafficError::Refused { code, .. } if code == "limit"));
+}
+
+#[test]
 fn limits_of_memberships_are_those_of_running_sessions() {
     let limits = Limits { session_joins: 2, joins: 2, ..Limits::default() };
     let server = Server::start(limits);
@@ -149,6 +157,10 @@ fn limits_of_memberships_are_those_of_running_sessions() {
     }
     let wide = connection("transport = \"multicast\"\ngroup = \"224.0.1.99\"", &server.name());
     let refused = test(vec![wide]).unwrap_err();
+    assert!(matches!(&refused.error, TrafficError::Refused { code, .. } if code == "limit"));
+    // A port of the system's services.
+    let group = "transport = \"multicast\"\ngroup = \"239.1.1.9\"\ngroup_port = 1023";
+    let refused = test(vec![connection(group, &server.name())]).unwrap_err();
     assert!(matches!(&refused.error, TrafficError::Refused { code, .. } if code == "limit"));
     // A payload as long as a hello is data, and shorter ones have no tag.
     for payload in [0, 8, 64] {

@@ -4769,8 +4769,8 @@ export interface components {
             source?: string | null;
             /**
              * Format: uint64
-             * @description Packets sent before the first one that arrived after joining, and after leaving, the omitted time included:
-             *     they are neither received nor lost. Absent if it was a member all the time.
+             * @description Packets sent while it was not a member, the omitted time included: neither received nor lost. Absent if it was a
+             *     member all the time, or if it is unknown how many they are.
              */
             unjoined_packets?: number | null;
         };
@@ -7765,6 +7765,11 @@ export interface components {
             outstanding?: number | null;
             /**
              * Format: uint64
+             * @description Responses in datagrams that arrived after that to a later request (RFC 4737: type-P-reordered).
+             */
+            reordered_responses?: number | null;
+            /**
+             * Format: uint64
              * @description Bytes of a request; absent if there is none.
              */
             request_bytes?: number | null;
@@ -7821,9 +7826,10 @@ export interface components {
          *     - `udp-lite`: UDP-Lite: a checksum that may cover only the first bytes of a datagram.
          *     - `multicast`: UDP datagrams to a multicast group, which the servers join.
          *     - `broadcast`: UDP datagrams to a broadcast address of IPv4.
+         *     - `icmp`: ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
          * @enum {string}
          */
-        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast";
+        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast" | "icmp";
         /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
             /**

@@ -110,7 +110,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub(crate) silence_time: Span,
     /// Widest scope of multicast groups that clients may let this server join: none, link, admin (239.0.0.0/8, and the IPv6
-    /// scopes up to 8) or global
+    /// scopes up to 8) or global. Broadcast counts as link
     #[arg(long, value_name = "SCOPE", default_value = "admin", value_parser = ["none", "link", "admin", "global"])]
     pub(crate) multicast_scope: String,
     /// Maximum number of multicast and broadcast flows that a session receives

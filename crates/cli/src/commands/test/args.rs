@@ -104,6 +104,9 @@ flags! {
         /// Send UDP-Lite datagrams; the same as --transport udp-lite
         #[arg(long, conflicts_with = "udp")]
         udp_lite: bool => transport,
+        /// Send ICMP echo requests, which any host answers: no server is needed; the same as --transport icmp [default: 1pps of 56 bytes]
+        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        icmp: bool => transport,
         /// Send UDP datagrams to this multicast group; each HOST joins it and is a receiver of the same stream [default port: 9348]
         #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "broadcast"])]
         multicast: Option<GroupAddress> => group,
@@ -121,7 +124,7 @@ flags! {
         #[arg(long, value_name = "TIME")]
         leave_after: Option<Span> => connection.leave_after,
         /// Transport [default: tcp]
-        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "icmp", "multicast", "broadcast"])]
         transport: Option<TransportName> => transport,
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
@@ -209,13 +212,8 @@ fn spacing() -> String {
         "Intervals between packets: TIME such as 20ms, RATE such as 500pps, MIN..MAX, @FILE with values, or a law by its name \
          and keys, such as exponential or 'normal(mean=10ms, deviation=2ms)'. Their mean is that of the law, else \
          the one of -b. Laws (docs/laws.md): {} [default: constant]",
-        stated(Spacing::names())
+        Spacing::names().join(", ")
     )
-}
-
-/// The laws that a user can state; the sizes and intervals of a recording come with `--replay`.
-fn stated(names: &[&str]) -> String {
-    names.iter().copied().filter(|name| *name != "recorded").collect::<Vec<_>>().join(", ")
 }
 
 /// The help of `-l`, with all laws.
@@ -225,7 +223,7 @@ fn length() -> String {
          (K is 1024), MIN..MAX, @FILE with values, or a law by its name and keys, such as \
          'normal(mean=700, deviation=200, max=1400)'. Laws (docs/laws.md): {} \
          [default: the largest datagram without fragmentation; TCP: 512K, less if paced]",
-        stated(Size::names())
+        Size::names().join(", ")
     )
 }
 
@@ -387,6 +385,10 @@ pub(crate) struct OutputArgs {
     /// %F %T %s %z %:z %Z %%) [default: %FT%T.%3f%:z and a space]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%3f%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
+    /// Show the running test on the whole terminal: curves and figures of each flow, and keys to start and stop it and to
+    /// change its rate; the result is printed at the end
+    #[arg(long, conflicts_with_all = ["json", "json_stream", "logfile"])]
+    pub(crate) live: bool,
     /// Serve live figures of each connection for Prometheus at http://ADDRESS:PORT/metrics while the test runs
     /// [default: 127.0.0.1:9350]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9350", value_parser = values::exporter_address)]
@@ -458,6 +460,7 @@ impl TrafficArgs {
             (None, None) if self.multicast.is_some() => Transport::multicast().name(),
             (None, None) if self.broadcast.is_some() => Transport::broadcast().name(),
             (None, None) if self.udp => Transport::udp().name(),
+            (None, None) if self.icmp => Transport::icmp().name(),
             (None, None) if self.udp_lite => Transport::udp_lite().name(),
             (None, None) => TransportName::default(),
         }

@@ -158,7 +158,10 @@ impl TestArgs {
 
 /// The first flag that sets a field of a test, independent of the command line.
 pub(crate) fn flag_of_field(field: &str) -> Option<String> {
-    TABLE.iter().find(|flag| flag.field == field).map(|flag| spelled(flag.id))
+    let of_field = || TABLE.iter().filter(|flag| flag.field == field);
+    // Of several flags, such as --udp and --transport, the one that is named like the field.
+    let found = of_field().find(|flag| flag.id == field).or_else(|| of_field().next());
+    found.map(|flag| spelled(flag.id))
 }
 
 /// Replaces the fields that a text of the model quotes as `` `field` `` by their flags.

@@ -5,6 +5,7 @@ pub(crate) mod args;
 mod exporter;
 pub(crate) mod flags;
 mod hooks;
+pub(crate) mod live;
 mod output;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::user_data;
 use hooks::Hooks;
+use live::Controls;
 use output::{Options, Outputs};
 use plan::Planned;
 use source::Source;
@@ -82,7 +84,7 @@ pub(crate) fn run_job(job: TestJob) -> i32 {
 fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i32 {
     let stop = Stop::new();
     let ready = ready.and_then(|test| match test {
-        Some(test) => signals::listen(&stop).map(|()| Some(test)),
+        Some(test) => signals::listen_until(&stop, live::restore).map(|()| Some(test)),
         None => Ok(None),
     });
     match ready {
@@ -297,6 +299,7 @@ fn execute(
         note(&format!("connecting to {} …", servers.unwrap_or_else(of_test)));
     }
     let outputs = &mut job.outputs;
+    outputs.control(Controls { commands: job.config.commands.clone(), stop: stop.clone() });
     let mut is_reader_gone = false;
     let mut observe = |event: Event| {
         match event {
@@ -315,6 +318,7 @@ fn execute(
     };
     let plan = job.config.plan.clone();
     let outcome = engine(job.config, stop.clone(), &mut observe);
+    job.outputs.over();
 
     let (record, error) = match outcome {
         Ok(record) => (Some(record), None),

@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use weir_jobs::Event;
 use weir_model::plan::{Family, FlowSpec, Plan};
@@ -14,10 +15,11 @@ use weir_report::{
 
 use super::args::OutputArgs;
 use super::exporter::{self, Exporter};
+use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
 use crate::engine::Address;
-use crate::error::{CliError, error_object};
-use crate::job::report_error;
+use crate::error::{CliError, chain, error_object};
+use crate::job::{report_error, warn};
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
 use crate::terminal::text_options;
@@ -74,6 +76,10 @@ pub(crate) struct Outputs {
     table: Option<IntervalTable>,
     problems: Vec<CliError>,
     exporter: Option<Exporter>,
+    /// What a live view controls; absent before the test runs.
+    controls: Option<Controls>,
+    is_live: bool,
+    live: Option<Live>,
 }
 
 /// The file of `--csv`.
@@ -101,6 +107,17 @@ impl Outputs {
             let why = format!("standard output, which {first} uses");
             return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
         }
+        if args.live && to_stdout {
+            let accepted = "a file, or no --live";
+            return Err(CliError::flag("--csv", "standard output, which --live uses", accepted));
+        }
+        if args.live {
+            live::check()?;
+            if plan.interval.0 == 0 {
+                let accepted = "10ms to 1h with --live, which shows intervals";
+                return Err(CliError::flag("--interval", "0", accepted));
+            }
+        }
         let sink = match (to_stdout, &args.logfile) {
             // Only rows go to stdout.
             (true, None) => Sink::to(Box::new(std::io::stderr())),
@@ -123,8 +140,19 @@ impl Outputs {
             }
         };
         let exporter = args.prometheus.map(exporter::start).transpose()?;
-        let (table, problems) = (None, vec![]);
-        Ok(Outputs { options, sink, csv, identity, plan, table, problems, exporter })
+        Ok(Outputs {
+            options,
+            sink,
+            csv,
+            identity,
+            plan,
+            table: None,
+            problems: vec![],
+            exporter,
+            controls: None,
+            is_live: args.live,
+            live: None,
+        })
     }
 
     /// Replaces the sink of the outputs.
@@ -136,6 +164,11 @@ impl Outputs {
     /// Replaces the identity of the test, before it starts.
     pub(crate) fn identify(&mut self, identity: Identity) {
         self.identity = identity;
+    }
+
+    /// What a live view controls.
+    pub(crate) fn control(&mut self, controls: Controls) {
+        self.controls = Some(controls);
     }
 
     /// Whether the output is text.
@@ -190,7 +223,18 @@ impl Outputs {
             }
         }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
-        if self.is_text() && self.plan.interval.0 > 0 {
+        if let Some(controls) = self.controls.take().filter(|_| self.is_live) {
+            let end = |spec: &FlowSpec| {
+                Some(spec.connection.start_after.0.saturating_add(spec.duration_ns?))
+            };
+            let planned: Option<Vec<u64>> = specs.iter().map(end).collect();
+            let planned = planned.and_then(|all| all.into_iter().max()).map(Duration::from_nanos);
+            match Live::open(&start, planned, self.options.text, controls) {
+                Ok(live) => self.live = Some(live),
+                Err(error) => warn("live-not-shown", &chain(&error)),
+            }
+        }
+        if self.live.is_none() && self.is_text() && self.plan.interval.0 > 0 {
             let heading = self.table.as_ref().map(IntervalTable::heading).unwrap_or_default();
             self.sink.text(&heading);
         }
@@ -202,6 +246,7 @@ impl Outputs {
 
     /// States of flows have changed.
     pub(crate) fn flows(&mut self, changed: &[FlowProgress]) {
+        self.live.iter().for_each(|live| live.flows(changed));
         if self.options.form == Form::Stream {
             drop(JsonStream::new(&mut self.sink).flows(changed));
         }
@@ -209,6 +254,7 @@ impl Outputs {
 
     /// The peer has become unreachable, or reachable again.
     pub(crate) fn peer(&mut self, status: &PeerStatus) {
+        self.live.iter().for_each(|live| live.peer(status));
         if self.options.form == Form::Stream {
             drop(JsonStream::new(&mut self.sink).peer(status));
         }
@@ -217,7 +263,9 @@ impl Outputs {
     /// An interval is over.
     pub(crate) fn interval(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.interval(interval));
+        self.live.iter().for_each(|live| live.interval(interval));
         match self.options.form {
+            Form::Text if self.live.as_ref().is_some_and(Live::is_shown) => {}
             Form::Text => {
                 let rows = self.table.as_ref().map(|t| t.rows(interval)).unwrap_or_default();
                 self.sink.text(&rows);
@@ -232,6 +280,11 @@ impl Outputs {
     pub(crate) fn late(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.late(interval));
         self.csv_rows(|csv| csv.late(interval));
+    }
+
+    /// The test is over: the terminal shows lines again.
+    pub(crate) fn over(&mut self) {
+        self.live = None;
     }
 
     /// The record is available, complete or partial.

@@ -3,14 +3,15 @@
 //! A flag with the name of an iperf3 flag has the same meaning, with two exceptions that the help states: `-n` and `-k` are
 //! per connection, as `-b` is, and times are seconds everywhere.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
 use weir_model::names::Host;
 use weir_model::plan::{
-    Connection, ConnectionFields, Family, Plan, TrafficProfile, Transport, TransportName,
+    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, Transport, TransportName,
 };
-use weir_model::units::{RateLimit, Seed};
+use weir_model::units::{ByteSize, RateLimit, Seed};
 
 use super::args::TestArgs;
 use super::flags::{Flag, flag_of_field, spelled, with_flags};
@@ -128,6 +129,9 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     if args.replay.replay.is_some() && !traffic.names_transport() && like.transport.ip() {
         like.transport = Transport::udp().name();
     }
+    if like.transport.echoes() {
+        echo(&mut like);
+    }
     if let Some(group) = traffic.multicast.or(traffic.broadcast) {
         (like.group, like.group_port) = (Some(group.address), group.port);
     }
@@ -183,6 +187,18 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     plan.family = family(args);
     plan.device = device(args)?;
     Ok(plan)
+}
+
+/// Echo requests are transactions whose size `-l` states, too.
+fn echo(like: &mut ConnectionFields) {
+    if like.shape == Shape::default() {
+        like.shape = Shape::Rr;
+    }
+    if like.request.is_none()
+        && let Some(size) = like.payload.take_if(|size| size.is_constant())
+    {
+        like.request = Some(ByteSize(size.moments().max_bytes));
+    }
 }
 
 /// The plan of a traffic profile. The given flags replace fields of its connections; each of several hosts has them all.
@@ -291,10 +307,12 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
             Some(flag) => CliError::NotAvailable { flag, given, reason },
             None => TrafficError::Unavailable { field, given, reason }.into(),
         },
-        (TrafficError::Input { field, given, accepted }, _) => match flag_of_field(field) {
-            Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
-            None => TrafficError::Input { field, given, accepted }.into(),
-        },
+        (TrafficError::Input { field, given, accepted }, _) => {
+            match flag_that_gave(field, &given) {
+                Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
+                None => TrafficError::Input { field, given, accepted }.into(),
+            }
+        }
         (TrafficError::File { field: "packet_log", path, source }, _) => {
             CliError::io("--packet-log: open", path)(source)
         }
@@ -302,6 +320,16 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
             CliError::io("--control-socket: open", path)(source)
         }
         (other, _) => other.into(),
+    }
+}
+
+/// The flag to name in an error about a value of a field.
+fn flag_that_gave(field: &str, given: &str) -> Option<String> {
+    let is_multicast = || given.parse().map_or(true, |group: IpAddr| group.is_multicast());
+    match field {
+        // Each of the two flags that set it has its own kind of address.
+        "group" if !is_multicast() => Some(spelled("broadcast")),
+        _ => flag_of_field(field),
     }
 }
 

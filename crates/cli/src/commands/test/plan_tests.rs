@@ -304,6 +304,11 @@ fn an_error_of_the_engine_has_the_flag() {
     };
     let given = "datagrams of 9000 bytes (-l/--length)";
     assert_eq!(parts(error), of("usage", "--dont-fragment", given));
+    for (flag, group) in [("--broadcast", "192.0.2.9"), ("--multicast", "239.1.1.1")] {
+        let (given, accepted) = (group.into(), "another".into());
+        let error = TrafficError::Input { field: "group", given, accepted };
+        assert_eq!(parts(error), of("usage", flag, group));
+    }
 }
 
 /// The words of a command line, with single quotes as in a shell.

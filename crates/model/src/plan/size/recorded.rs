@@ -28,6 +28,7 @@ pub struct Recorded {
 }
 
 impl Law for Recorded {
+    const IS_SUMMARY: bool = true;
     type Running = Between;
 
     fn check(&self, at: &str) -> Result<(), ModelError> {

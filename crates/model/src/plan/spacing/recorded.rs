@@ -29,6 +29,7 @@ pub struct Recorded {
 }
 
 impl Law for Recorded {
+    const IS_SUMMARY: bool = true;
     type Running = Means;
 
     fn check(&self, at: &str) -> Result<(), ModelError> {

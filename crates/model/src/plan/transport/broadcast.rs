@@ -1,15 +1,14 @@
 //! UDP broadcast (RFC 919): one sender, and all hosts of its network.
 
 use super::options::{Group, Options, Refusal};
-use super::udp::{default_datagram_rate, largest_unfragmented};
-use super::{Description, GroupOptions, Headers, IpOptions};
-use crate::plan::{ConnectionFields, Family, MAX_UDP_PAYLOAD_V4, MAX_UDP_PAYLOAD_V6};
-use crate::units::{ByteSize, SendRate};
+use super::udp::UdpHeader;
+use super::{GroupOptions, IpOptions};
+use crate::plan::ConnectionFields;
 
 /// UDP broadcast.
 pub(super) struct Broadcast;
 
-impl Description for Broadcast {
+impl UdpHeader for Broadcast {
     fn label(&self) -> &'static str {
         "broadcast"
     }
@@ -18,49 +17,8 @@ impl Description for Broadcast {
         "UDP broadcast"
     }
 
-    fn datagrams(&self) -> bool {
-        true
-    }
-
-    fn ordered(&self) -> bool {
-        false
-    }
-
     fn multicast(&self) -> bool {
         true
-    }
-
-    /// Its datagrams arrive at the port of the group.
-    fn shares_port(&self) -> bool {
-        false
-    }
-
-    fn headers(&self) -> Option<Headers> {
-        Some(Headers { bytes: 8, timestamp_bytes: 0 })
-    }
-
-    fn datagram_counters(&self) -> bool {
-        true
-    }
-
-    fn pacing_needs_fq(&self) -> bool {
-        true
-    }
-
-    fn payload_bytes(&self, family: Option<Family>) -> (u64, u64) {
-        match family {
-            Some(Family::Ipv6) => (0, MAX_UDP_PAYLOAD_V6),
-            _ => (0, MAX_UDP_PAYLOAD_V4),
-        }
-    }
-
-    fn default_rate(&self, payload: Option<ByteSize>) -> SendRate {
-        default_datagram_rate(payload)
-    }
-
-    fn default_payload(&self, _: Option<SendRate>, family: Family, path_mtu_bytes: u32) -> u64 {
-        // The same to every receiver, whatever the paths to their servers are.
-        largest_unfragmented(family, path_mtu_bytes.min(1500))
     }
 }
 

@@ -54,6 +54,12 @@ pub trait Description: Sync {
         self.connected() && !self.multicast()
     }
 
+    /// Whether the system of any host answers each request, with the request's own bytes: a test needs no server, and
+    /// has the figures of this end alone.
+    fn echoes(&self) -> bool {
+        false
+    }
+
     /// Whether it splits a stream into segments of its own size (TCP's MSS) and retransmits them.
     fn segments(&self) -> bool {
         false

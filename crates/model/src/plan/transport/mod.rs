@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod description;
+pub(super) mod icmp;
 mod mptcp;
 mod multicast;
 mod options;
@@ -125,6 +126,8 @@ transports! {
     Multicast: multicast(multicast::MulticastOptions),
     /// UDP datagrams to a broadcast address of IPv4.
     Broadcast: broadcast(broadcast::BroadcastOptions),
+    /// ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
+    Icmp: icmp(icmp::IcmpOptions),
 }
 
 impl Transport {

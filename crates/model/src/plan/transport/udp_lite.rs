@@ -2,15 +2,14 @@
 //! these still arrives.
 
 use super::options::{Group, Options, Refusal};
-use super::udp::{default_datagram_rate, largest_unfragmented};
-use super::{CoverageOptions, Description, Headers, IpOptions, UdpOptions};
-use crate::plan::{ConnectionFields, Family, MAX_UDP_PAYLOAD_V4, MAX_UDP_PAYLOAD_V6};
-use crate::units::{ByteSize, SendRate};
+use super::udp::UdpHeader;
+use super::{CoverageOptions, IpOptions, UdpOptions};
+use crate::plan::ConnectionFields;
 
 /// UDP-Lite.
 pub(super) struct UdpLite;
 
-impl Description for UdpLite {
+impl UdpHeader for UdpLite {
     fn label(&self) -> &'static str {
         "udp-lite"
     }
@@ -19,40 +18,8 @@ impl Description for UdpLite {
         "UDP-Lite"
     }
 
-    fn datagrams(&self) -> bool {
-        true
-    }
-
-    fn ordered(&self) -> bool {
+    fn is_udp(&self) -> bool {
         false
-    }
-
-    fn headers(&self) -> Option<Headers> {
-        Some(Headers { bytes: 8, timestamp_bytes: 0 })
-    }
-
-    /// The server's port is one of UDP and TCP.
-    fn shares_port(&self) -> bool {
-        false
-    }
-
-    fn pacing_needs_fq(&self) -> bool {
-        true
-    }
-
-    fn payload_bytes(&self, family: Option<Family>) -> (u64, u64) {
-        match family {
-            Some(Family::Ipv6) => (0, MAX_UDP_PAYLOAD_V6),
-            _ => (0, MAX_UDP_PAYLOAD_V4),
-        }
-    }
-
-    fn default_rate(&self, payload: Option<ByteSize>) -> SendRate {
-        default_datagram_rate(payload)
-    }
-
-    fn default_payload(&self, _: Option<SendRate>, family: Family, path_mtu_bytes: u32) -> u64 {
-        largest_unfragmented(family, path_mtu_bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines about the hosts and the link: processors, link usage, clocks, noise floor.
 
 use weir_model::counted;
-use weir_model::record::{ClockRelation, CpuEnd, Record};
+use weir_model::record::{ClockRelation, CpuEnd, Record, ServiceDemand, Side};
 use weir_model::units::BitRate;
 
 use super::{Items, pps};
@@ -11,6 +11,7 @@ use crate::text::bits_in_words;
 
 pub(super) fn cpu(items: &mut Items, record: &Record) {
     let Some(cpu) = &record.cpu else { return };
+    let verbose = items.options.verbose;
     let end = |name: &str, end: &CpuEnd| {
         let busy = end.user_ratio + end.system_ratio + end.irq_ratio;
         let mut text = format!(
@@ -37,10 +38,21 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
         }
         text
     };
-    for (label, name, side) in [("CPU", "local", &cpu.local), ("", "remote", &cpu.remote)] {
-        if let Some(side) = side {
+    let sides =
+        [("CPU", "local", &cpu.local, Side::Local), ("", "remote", &cpu.remote, Side::Remote)];
+    for (label, name, use_of_end, side) in sides {
+        if let Some(use_of_end) = use_of_end {
             let label = if cpu.local.is_none() { "CPU" } else { label };
-            items.item(label, &end(name, side));
+            // Of a test at a low rate it is mostly the work of other programs.
+            let demand = record.service_demand(side).filter(|_| verbose);
+            let demand = match demand {
+                Some(ServiceDemand::Kib(seconds)) => format!("; {} per KiB", duration(seconds)),
+                Some(ServiceDemand::Transaction(seconds)) => {
+                    format!("; {} per transaction", duration(seconds))
+                }
+                None => String::new(),
+            };
+            items.item(label, &(end(name, use_of_end) + &demand));
         }
     }
     for server in &record.servers {

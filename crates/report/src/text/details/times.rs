@@ -141,7 +141,9 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
         ("Set-up time", |f| f.transactions.as_ref()?.setup_time.as_ref()),
         ("Round trip", |f| f.round_trip.as_ref()),
     ];
+    let is_echo = flows.iter().all(|f| f.transport.echoes());
     for (label, pick) in kinds {
+        let label = if is_echo && label == "Response time" { "Round trip" } else { label };
         items.per_flow(
             label,
             flows,

@@ -6,10 +6,11 @@ use weir_model::record::{Flow, Transactions};
 use super::{Items, pps, spread};
 
 pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
+    let is_echo = flows.iter().all(|f| f.transport.echoes());
     items.per_flow(
-        "Transactions",
+        if is_echo { "Echo requests" } else { "Transactions" },
         flows,
-        |f| f.transactions.as_ref().map(text),
+        |f| f.transactions.as_ref().map(|t| text(t, f.transport.echoes())),
         |flows| {
             let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
             let rates = all().filter_map(|t| t.transactions_per_second);
@@ -23,9 +24,16 @@ pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
     );
 }
 
-/// `4980 completed, 498 per second; 3 failed (3 timeout)`.
-fn text(t: &Transactions) -> String {
-    let mut text = format!("{} completed", t.completed);
+/// `4980 completed, 498 per second; 3 failed (3 timeout)`, or of echo requests `8 of 10 answered (20 % lost), …`.
+fn text(t: &Transactions, is_echo: bool) -> String {
+    let requests = t.completed.saturating_add(t.failed);
+    let mut text = match is_echo && requests > 0 {
+        true => {
+            let lost = 100.0 * t.failed as f64 / requests as f64;
+            format!("{} of {requests} answered ({lost:.3} % lost)", t.completed)
+        }
+        false => format!("{} completed", t.completed),
+    };
     if let Some(rate) = t.transactions_per_second {
         text += &format!(", {} per second", pps(rate));
     }
@@ -39,6 +47,7 @@ fn text(t: &Transactions) -> String {
     for (count, what) in [
         (t.late_responses, "late response"),
         (t.duplicate_responses, "duplicate response"),
+        (t.reordered_responses, "reordered response"),
         (t.invalid_responses, "invalid response"),
     ] {
         if let Some(n) = count.filter(|n| *n > 0) {

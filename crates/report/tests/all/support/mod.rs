@@ -401,6 +401,7 @@ pub(crate) fn transactions() -> Record {
         failures: [("timeout".to_owned(), 2)].into(),
         late_responses: Some(1),
         duplicate_responses: Some(0),
+        reordered_responses: Some(0),
         invalid_responses: Some(0),
         timeout_seconds: Some(2.0),
         seconds: 10.0,

@@ -7,6 +7,7 @@ mod play;
 
 pub(super) use play::start_late;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::streams::Streams;
-use super::{ClientConfig, Event, Failure};
+use super::{ClientConfig, Event, Failure, echo};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -57,7 +58,7 @@ const CLOCK_FIRST: f64 = 0.1;
 /// How long to wait for the other end once everything should have ended, in addition to that end's own timeouts.
 const GRACE: Duration = Duration::from_secs(12);
 /// Default loss threshold, which RFC 7680 leaves to the implementation.
-const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+pub(super) const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
 
 /// How the running part ended.
 struct Ended {
@@ -108,6 +109,9 @@ struct Test<'a> {
     /// Flows whose sender / receiver has ended.
     sender_done: HashMap<u32, SenderTotal>,
     receiver_done: std::collections::HashSet<u32>,
+    /// The flows before this index are known to have ended, and their senders: [`Test::is_over`].
+    ended_before: Cell<usize>,
+    sent_before: Cell<usize>,
     failed: HashMap<u32, String>,
     /// Flows that were started by themselves or by the control socket.
     started: std::collections::HashSet<u32>,
@@ -134,6 +138,9 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
+    if echo::is_echo(&config.plan) {
+        return echo::run(config, control, stop, observe).await;
+    }
     let Control { mut asked, engine, gate, streams } = control;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
@@ -276,6 +283,8 @@ pub(super) async fn run(
         probes,
         sender_done: HashMap::new(),
         receiver_done: Default::default(),
+        ended_before: Cell::default(),
+        sent_before: Cell::default(),
         failed: HashMap::new(),
         started: Default::default(),
         stopping: Default::default(),

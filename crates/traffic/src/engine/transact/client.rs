@@ -4,7 +4,11 @@ use std::io;
 
 use weir_flow::{Failure, NextSend, Transacting};
 
+use weir_net::udp::SendFault;
+use weir_wire::echo::MAX_HEADERS_BYTES;
+
 use super::super::NO_ROUTE;
+use super::echo;
 use super::{Context, Link, Outcome, RETRY_NS, Side, Slot, TURN, WRITE_BYTES};
 use super::{FlowEvent, lock, sender_total};
 use crate::signals::Signal;
@@ -98,7 +102,7 @@ fn end(slot: &Slot, state: &mut Transacting, now: u64) -> Outcome {
 /// Serves a client of datagrams.
 pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
     let request = slot.flow.request;
-    let largest = request.max(slot.flow.response);
+    let largest = request.max(slot.flow.response) + MAX_HEADERS_BYTES;
     let pool = context.shared.pool(&slot.flow);
     let (Side::Client { state, .. }, Link::Datagrams { socket, signals, .. }) =
         (&slot.flow.side, &mut slot.flow.link)
@@ -108,6 +112,10 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
     let (state, socket) = (state.clone(), socket.clone());
     let mut state = lock(&state);
     let (batch, datagram) = context.shared.batch(largest);
+    let echo_socket = socket.echo();
+    if let Some(socket) = echo_socket.filter(|_| is_readable) {
+        echo::on_errors(socket, &mut state);
+    }
     if is_readable {
         for _ in 0..TURN {
             let got = match socket.recv_batch(batch) {
@@ -118,7 +126,9 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
             };
             let now = context.clock.monotonic_ns();
             for message in batch.messages() {
-                if signals.classify(&*socket, message.data, now) == Signal::Data {
+                if let Some(socket) = echo_socket {
+                    echo::on_message(socket, &message, &mut state, context.clock);
+                } else if signals.classify(&*socket, message.data, now) == Signal::Data {
                     state.on_datagram(message.data, now);
                 }
             }
@@ -149,6 +159,11 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 return Outcome::Blocked { reads: true, at: state.sending.end_ns() };
             }
+            Err(e) if echo_socket.is_some() && SendFault::of(&e) == SendFault::MessageTooLong => {
+                let number = state.sent(now);
+                state.failed(number, Failure::TooBig);
+                return Outcome::Later(now + RETRY_NS);
+            }
             Err(e) => {
                 let since = *slot.unreachable_ns.get_or_insert(now);
                 if now.saturating_sub(since) < UNREACHABLE_NS {
@@ -166,6 +181,10 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
 fn send(socket: &dyn DatagramSocket, datagram: &[u8]) -> io::Result<()> {
     match socket.send_control(datagram) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => socket.send_control(datagram),
+        // Of ICMP echo it may be any error, which is in the error queue as well.
+        Err(e) if e.kind() != io::ErrorKind::WouldBlock && socket.echo().is_some() => {
+            socket.send_control(datagram)
+        }
         result => result,
     }
     .map(drop)

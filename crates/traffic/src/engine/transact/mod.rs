@@ -3,6 +3,7 @@
 
 mod client;
 mod connect;
+mod echo;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,308 @@
+//! A test of ICMP echo: requests that the host's system answers. There is no server, so there is neither a control
+//! connection nor a relation of clocks, and the record has the figures of this end alone.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_flow::assemble::{Parts, assemble, interval};
+use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::progress::{FlowProgress, FlowState};
+use weir_model::record::{Record, Status};
+use weir_model::report::EndReport;
+use weir_model::warning::{Severity, Warning};
+
+use super::commands::Reply;
+use super::connect::{bind_address, resolve_elsewhere};
+use super::test::{Control, LOSS_THRESHOLD_NS, start_engine, start_late};
+use super::{ClientConfig, Event, Failure};
+use crate::engine::{Engine, FlowEvent, Link, NO_ROUTE};
+use crate::flows::{Flow, SessionFacts};
+use crate::signals::{Signal, Signals};
+use crate::stop::{Stop, StopReason};
+use crate::transport::{self, DatagramSocket, EchoSocket};
+use crate::{START_NS, TrafficError, host};
+
+/// The kind of the far end in records.
+const PEER: &str = "icmp";
+/// How long an interval is over before it is shown: what is read just after its end belongs to it.
+const SHOW_AFTER_NS: u64 = 30_000_000;
+
+/// The far end sends replies and nothing else.
+struct NoSignals;
+
+impl Signals for NoSignals {
+    fn classify(&mut self, _: &dyn DatagramSocket, _: &[u8], _: u64) -> Signal {
+        Signal::Data
+    }
+}
+
+/// Whether a plan is such a test; its check refuses a mixture.
+pub(super) fn is_echo(plan: &Plan) -> bool {
+    plan.connections.iter().any(|connection| connection.transport.echoes())
+}
+
+/// Refuses what a test without a server can't do.
+fn check(config: &ClientConfig) -> Result<(), TrafficError> {
+    let refused = [
+        ("packet_log", config.packet_log.is_some(), "no packet log: replies are not logged"),
+        ("key", config.key.is_some(), "no key: there is no server"),
+    ];
+    for (field, is_set, accepted) in refused {
+        if is_set {
+            let (given, accepted) = ("with transport icmp".into(), accepted.into());
+            return Err(TrafficError::Input { field, given, accepted });
+        }
+    }
+    for connection in &config.plan.connections {
+        let name = connection.transport.name();
+        if let Some(reason) = transport::unavailable(name) {
+            let given = name.to_string();
+            return Err(TrafficError::Unavailable { field: "transport", given, reason });
+        }
+    }
+    Ok(())
+}
+
+/// The first address of the host of the family to send from.
+async fn address(config: &ClientConfig) -> Result<SocketAddr, TrafficError> {
+    let found = resolve_elsewhere(&config.host, &config.plan).await?;
+    let bind = config.plan.bind;
+    let fits = |to: &&SocketAddr| bind.is_none_or(|bind| bind.is_ipv4() == to.is_ipv4());
+    let mut to = *found.iter().find(fits).ok_or_else(|| TrafficError::Input {
+        field: "bind",
+        given: bind.map(|bind| bind.to_string()).unwrap_or_default(),
+        accepted: format!("an address of the family of {}", config.host),
+    })?;
+    // ICMP has no ports.
+    to.set_port(0);
+    Ok(to)
+}
+
+/// A running test.
+struct Running {
+    engine: Arc<Engine>,
+    specs: Vec<FlowSpec>,
+    flows: Vec<Flow>,
+    intervals: IntervalClock,
+    ended: HashSet<u32>,
+    failed: Vec<(u32, String)>,
+    warnings: Vec<Warning>,
+    shown: usize,
+}
+
+/// Runs a test.
+pub(super) async fn run(
+    config: ClientConfig,
+    control: Control,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    let Control { mut asked, engine, gate, streams: _ } = control;
+    check(&config)?;
+    let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
+    let to = tokio::select! {
+        to = address(&config) => to?,
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    };
+    let family = if to.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 };
+    let specs = config.plan.flows(family, host::path_mtu(to.ip()));
+    let path_mtu_bytes = host::min_path_mtu(to);
+    let engine = match engine {
+        Some(engine) => engine,
+        None => Arc::new(start_engine(&config)?),
+    };
+    let notes_before = engine.notes().len();
+    let facts = SessionFacts {
+        session: 0,
+        key: [0; 16],
+        token_secret: [0; 16],
+        seed: config.plan.seed.0,
+        omit_ns: config.plan.omit.0,
+        loss_threshold_ns: config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0),
+        feedback_ns: 0,
+        any_size: false,
+    };
+    let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let mut flows = vec![];
+    for spec in &specs {
+        let bind = bind_address(&config.plan, to, 0);
+        let key = crate::key::random()?;
+        let socket = EchoSocket::open(spec, bind, config.plan.device.clone(), to, &key)?;
+        let link =
+            Link::Datagrams { socket: Arc::new(socket), signals: Box::new(NoSignals), proof: None };
+        let (spec, events) = (spec.clone(), events.clone());
+        flows.push(Flow::transactions(&engine, &facts, spec, true, link, None, events));
+    }
+    let before = host::before(Some(to.ip()), config.plan.device.as_deref());
+    let mut cpu = host::CpuMeter::new(&config.clock);
+    observe(Event::Started { specs: specs.clone(), family });
+    let common = match gate {
+        None => config.start_at_ns,
+        Some(mut gate) => {
+            let _ = gate.ready.send(gate.index);
+            tokio::select! {
+                start = gate.start_ns.wait_for(Option::is_some) => start.ok().and_then(|at| *at),
+                reason = stop.asked(1) => return Err(stopped(reason).into()),
+            }
+        }
+    };
+    let soonest_ns = engine.clock().monotonic_ns() + START_NS;
+    let mut test = Running {
+        intervals: IntervalClock {
+            start_ns: soonest_ns.max(common.unwrap_or(0)),
+            interval_ns: config.plan.interval.0,
+            omit_ns: config.plan.omit.0,
+        },
+        engine,
+        specs,
+        flows,
+        ended: HashSet::new(),
+        failed: vec![],
+        warnings: common
+            .filter(|at| *at < soonest_ns)
+            .map(|at| start_late(soonest_ns - at))
+            .into_iter()
+            .collect(),
+        shown: 0,
+    };
+    cpu.start();
+    for flow in &test.flows {
+        let after = flow.spec.connection.start_after.0;
+        flow.start(&test.engine, test.intervals.start_ns.saturating_add(after), test.intervals);
+    }
+    let states = |state| test.specs.iter().map(move |spec| FlowProgress { id: spec.id, state });
+    observe(Event::Flows(states(FlowState::Started).collect()));
+    let mut interrupted = None;
+    while test.ended.len() < test.flows.len() {
+        let wait = test.show_in();
+        tokio::select! {
+            biased;
+            reason = stop.asked(if interrupted.is_some() { 2 } else { 1 }) => {
+                if interrupted.replace(reason).is_some() {
+                    break;
+                }
+                test.flows.iter().for_each(|flow| flow.stop(&test.engine));
+            }
+            Some(event) = inbox.recv() => test.event(event, observe),
+            Some((_, reply)) = asked.recv() => {
+                let _ = reply.send(Reply::error("a test of ICMP echo has no commands; accepted: an interrupt"));
+            }
+            () = tokio::time::sleep_until(Instant::now() + wait.unwrap_or_default()), if wait.is_some() => {
+                test.show(observe);
+            }
+        }
+    }
+    let failed = test.failed.first().map(|(flow, reason)| TrafficError::Flow {
+        code: if reason.starts_with(NO_ROUTE) { "no-route" } else { "flow" },
+        flow: *flow,
+        name: test
+            .specs
+            .iter()
+            .find(|s| s.id == *flow)
+            .map_or_else(String::new, |s| s.name.clone()),
+        reason: reason.clone(),
+    });
+    let (status, end_reason, error) = match (interrupted, failed) {
+        (Some(reason), _) => {
+            (Status::Interrupted, reason.text().to_string(), Some(stopped(reason)))
+        }
+        (None, Some(failed)) => (Status::Partial, failed.to_string(), Some(failed)),
+        (None, None) => (Status::Complete, "all flows ended".into(), None),
+    };
+    let cpu = cpu.report();
+    let now = test.engine.clock().monotonic_ns();
+    let mut warnings = std::mem::take(&mut test.warnings);
+    warnings.extend(test.engine.notes().into_iter().skip(notes_before));
+    let local = EndReport {
+        host: host::after(&before),
+        cpu,
+        warnings,
+        flows: test.flows.iter().map(|flow| flow.report(&test.engine, now)).collect(),
+    };
+    let nominal = match config.plan.nominal {
+        Some(rate) => Some((rate.0, "stated".to_string())),
+        None if config.nominal_auto => host::nominal(to.ip()),
+        None => None,
+    };
+    let record = assemble(Parts {
+        plan: Plan { host: Some(config.host.clone()), ..config.plan.clone() },
+        specs: std::mem::take(&mut test.specs),
+        family,
+        local,
+        remote: None,
+        peer: PEER.into(),
+        one_sided: true,
+        peer_reports: Default::default(),
+        clock: None,
+        intervals: test.intervals,
+        intervals_shown: test.shown,
+        status,
+        end_reason,
+        nominal,
+        latency: None,
+        loss_threshold_ns: facts.loss_threshold_ns,
+        control_bytes: 0,
+        path_mtu_bytes: Some(path_mtu_bytes),
+    });
+    let record = Record { control_bytes: None, ..record };
+    for interval in record.intervals.iter().skip(test.shown) {
+        observe(Event::Interval(Box::new(interval.clone())));
+    }
+    match error {
+        None => Ok(record),
+        Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+    }
+}
+
+impl Running {
+    fn event(&mut self, event: FlowEvent, observe: &mut dyn FnMut(Event)) {
+        let (id, state) = match event {
+            FlowEvent::SenderDone(total) => (total.flow, FlowState::Finished),
+            FlowEvent::Failed(id, text) => {
+                if let Some(flow) = self.flows.iter().find(|flow| flow.spec.id == id) {
+                    flow.fail(text.clone());
+                }
+                let warning = Warning::new("flow-failed", Severity::Error, text.clone());
+                self.warnings.push(warning.for_flow(id));
+                self.failed.push((id, text));
+                (id, FlowState::Failed)
+            }
+            _ => return,
+        };
+        if self.ended.insert(id) {
+            observe(Event::Flows(vec![FlowProgress { id, state }]));
+        }
+    }
+
+    /// How long until the next interval can be shown; `None`: there are none.
+    fn show_in(&self) -> Option<Duration> {
+        let end = self.intervals.end_ns(self.shown)?;
+        let at = end.saturating_add(self.intervals.tail_ns()).saturating_add(SHOW_AFTER_NS);
+        Some(Duration::from_nanos(at.saturating_sub(self.engine.clock().monotonic_ns())))
+    }
+
+    /// Shows the next interval. The last ones are shown from the record.
+    fn show(&mut self, observe: &mut dyn FnMut(Event)) {
+        let now = self.engine.clock().monotonic_ns();
+        let counts = self.specs.iter().zip(&self.flows).map(|(spec, flow)| {
+            let connection = &spec.connection;
+            let here = flow.interval(self.shown, now);
+            (spec.id, connection.direction, connection.transport.name(), here, None)
+        });
+        let shown = interval(&self.intervals, self.shown, None, counts);
+        self.shown += 1;
+        observe(Event::Interval(Box::new(shown)));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.flows.iter().for_each(|flow| flow.remove(&self.engine));
+    }
+}
