@@ -6667,7 +6667,7 @@ export interface components {
             value: number;
         };
         /**
-         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, recorded, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
+         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example 1460
          * @example 64..1400
          * @example recorded(deviation=250, max=1400, mean=700.5, min=64)
@@ -6722,7 +6722,7 @@ export interface components {
             p99_seconds?: number | null;
         };
         /**
-         * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, recorded, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
+         * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example constant
          * @example 1ms..20ms
          * @example on_off(interval=20ms, off=exponential(mean=1s), on=1s)
