@@ -248,7 +248,7 @@ impl Source {
         connection.payload = Some(match sizes.min == sizes.max {
             true => ByteSize(sizes.max).into(),
             false => format!(
-                "recorded(min={}, max={}, mean={}, deviation={})",
+                "recorded(min={}, max={}, mean={:.1}, deviation={:.1})",
                 sizes.min, sizes.max, sizes.mean, sizes.deviation
             )
             .parse::<Size>()?,
