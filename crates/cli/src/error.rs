@@ -17,9 +17,6 @@ pub(crate) enum CliError {
     /// An invalid value of a flag, or flags that conflict.
     #[error("{flag}: {given}; accepted: {accepted}")]
     Flag { flag: String, given: String, accepted: String },
-    /// A flag that a later version will have.
-    #[error("{flag}: {why}")]
-    NotYet { flag: String, why: String },
     /// An invalid plan, emulator file or scenario.
     #[error("{}", file_name(path))]
     Plan {
@@ -94,9 +91,7 @@ impl CliError {
 
     /// The error with the flag's name that was typed, where it is an alias.
     pub(crate) fn named_as_typed(mut self, words: &[OsString]) -> CliError {
-        if let CliError::Flag { flag, .. }
-        | CliError::NotYet { flag, .. }
-        | CliError::NotAvailable { flag, .. } = &mut self
+        if let CliError::Flag { flag, .. } | CliError::NotAvailable { flag, .. } = &mut self
             && let Some(typed) = typed_flag(flag, words)
         {
             *flag = typed;
@@ -124,10 +119,7 @@ impl CliError {
     /// The exit code for the error.
     pub(crate) fn exit_code(&self) -> i32 {
         match self {
-            CliError::Flag { .. }
-            | CliError::NotYet { .. }
-            | CliError::Plan { .. }
-            | CliError::Model(_) => 2,
+            CliError::Flag { .. } | CliError::Plan { .. } | CliError::Model(_) => 2,
             CliError::Io { source, .. } => file_exit_code(source.kind()),
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
             CliError::Runs(error) => error.exit_code(),
@@ -152,7 +144,6 @@ impl CliError {
     fn code(&self) -> String {
         let code = match self {
             CliError::Flag { .. } => "usage",
-            CliError::NotYet { .. } => "not-yet",
             CliError::Plan { .. } => "plan",
             CliError::Model(_) => "value",
             CliError::Io { .. } => "file",
@@ -183,9 +174,6 @@ impl CliError {
         let parts = match self {
             CliError::Flag { flag, given, accepted } => {
                 Refusal::of_field("usage", long(flag), given, accepted)
-            }
-            CliError::NotYet { flag, .. } => {
-                Refusal { field: Some(long(flag)), ..Refusal::default() }
             }
             CliError::NotAvailable { flag, given, .. } => Refusal {
                 field: Some(long(flag)),

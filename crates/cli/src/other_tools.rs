@@ -16,6 +16,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["tc", "netem"],
         "weir impair A B --both \"delay 40ms, loss 1%\" between two interfaces, or weir impair exec --both LAWS -- COMMAND on one host",
     ),
+    (
+        &["tcpreplay"],
+        "weir test HOST --replay FILE, which sends the UDP datagrams of a capture to a server that measures",
+    ),
     (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
 ];
 
@@ -30,6 +34,7 @@ const VERBS: &[(&str, &[&str], &str)] = &[
     ("", &["emulate", "emulator", "shape"], "weir impair A B"),
     ("", &["scenario", "campaign"], "weir run FILE"),
     ("", &["check"], "weir doctor, or weir run FILE --check"),
+    ("", &["replay"], "weir test HOST --replay FILE"),
     ("", &["ping"], "weir test HOST; every test measures round trips, idle and under load"),
     ("runs", &["compare", "cmp"], "weir runs diff A B"),
     ("runs", &["delete", "del", "remove"], "weir runs rm RUN"),

@@ -1,11 +1,14 @@
 //! The intervals of a paced flow where they differ from packet to packet: by an interval law, or by the size of each packet
 //! at a rate in bit/s.
 
+use std::sync::Arc;
+
 use weir_laws::{DrawPosition, Philox, slot};
 use weir_model::plan::{FlowSpec, SpacingLaw};
 use weir_model::units::RateLimit;
 
 use crate::sizes::{Sizes, place};
+use crate::supply::Supply;
 
 /// Nanoseconds × 2^64: the whole part exactly, the fraction to the precision of a double.
 pub(crate) fn fixed(nanoseconds: f64) -> u128 {
@@ -20,6 +23,8 @@ enum Mean {
     Same(f64),
     /// ns for each byte.
     BySize(f64, Sizes),
+    /// Each interval is that of a recording.
+    Recorded(Arc<Supply>),
 }
 
 /// The intervals of a flow, a function of its packets' numbers.
@@ -56,6 +61,17 @@ impl Gaps {
         })
     }
 
+    /// The same with the sizes of a recording, and with its intervals if the plan says that the sender has them.
+    #[must_use]
+    pub(crate) fn recorded(self, spec: &FlowSpec, supply: &Arc<Supply>) -> Self {
+        let mean = match self.mean {
+            _ if spec.connection.spacing.is_recorded() => Mean::Recorded(supply.clone()),
+            Mean::BySize(ns, sizes) => Mean::BySize(ns, sizes.recorded(supply)),
+            other => other,
+        };
+        Gaps { mean, ..self }
+    }
+
     /// The interval after packet `packet`, ns × 2^64; to be called in the order of the packets.
     pub(crate) fn after(&mut self, packet: u64) -> u128 {
         if packet.is_multiple_of(self.burst) {
@@ -65,6 +81,9 @@ impl Gaps {
         let mean = match &self.mean {
             Mean::Same(ns) => *ns,
             Mean::BySize(ns, sizes) => ns * sizes.at(packet) as f64,
+            Mean::Recorded(supply) => {
+                return u128::from(supply.gap_ns(packet).unwrap_or(0)) << 64;
+            }
         };
         fixed((mean * self.factor).clamp(0.0, 1e18))
     }

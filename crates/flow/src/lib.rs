@@ -34,6 +34,7 @@ mod send;
 mod sizes;
 mod socket_drops;
 mod stream;
+mod supply;
 mod transact;
 mod warnings;
 
@@ -48,9 +49,11 @@ pub use payload::{
 pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, delay_record};
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
+pub use send::header_bytes;
 pub use send::{NextSend, SendCount, Sending};
 pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};
+pub use supply::{Recording, Summary, Supply};
 pub use transact::{Failure, Transacting};
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; only what the network accepted is
 //! counted.
 
-use weir_model::plan::{CatchUp, FlowSpec, TransportName};
+use std::sync::Arc;
+
+use weir_model::plan::{CatchUp, FlowSpec, HeaderFormat, TransportName};
 use weir_model::record::{IntervalCount, RateChange};
 use weir_model::units::SendRate;
 use weir_stats::Spacing;
@@ -13,9 +15,10 @@ use weir_wire::header::{Codec, Header, HeaderFields, TagKey, WithCodec};
 use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
-use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
+use crate::payload::{FEW_SEGMENTS, MAX_MESSAGE, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
 use crate::sizes::Sizes;
+use crate::supply::Supply;
 
 /// The next action of a sending flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +131,8 @@ pub struct Sending {
     earlier: Slots,
     /// Its intervals, where they differ.
     gaps: Option<Gaps>,
+    /// Data in place of generated content.
+    supply: Option<Arc<Supply>>,
     segmented: bool,
     /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
     sends_whole_backlog: bool,
@@ -181,6 +186,7 @@ impl Sending {
             schedule: Schedule::of(spec),
             earlier: Slots::default(),
             gaps,
+            supply: None,
             segmented,
             sends_whole_backlog: spec.connection.shape.has_transactions(),
             class: None,
@@ -204,6 +210,22 @@ impl Sending {
             log: IntervalLog::default(),
             finished_ns: None,
         }
+    }
+
+    /// The same with data that was read from a file, whose recorded sizes and intervals replace the plan's summary of them.
+    #[must_use]
+    pub fn with_supply(mut self, spec: &FlowSpec, supply: Arc<Supply>) -> Self {
+        self.sizes = self.sizes.recorded(&supply);
+        self.gaps = self.gaps.map(|gaps| gaps.recorded(spec, &supply));
+        // A packet that is skipped would shift all later ones away from their recorded times.
+        self.sends_whole_backlog |= spec.connection.spacing.is_recorded();
+        self.supply = Some(supply);
+        self
+    }
+
+    /// The data that it sends in place of generated content.
+    pub fn supply(&self) -> Option<&Arc<Supply>> {
+        self.supply.as_ref()
     }
 
     /// Sets when it starts, and the intervals of the test.
@@ -257,6 +279,9 @@ impl Sending {
     fn change_rate(&mut self, spec: &FlowSpec, now_ns: u64, is_scheduled: bool) {
         self.rate = pacing(spec, self.sizes.max(), self.segmented);
         self.gaps = self.rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
+        if let Some(supply) = &self.supply {
+            self.gaps = self.gaps.take().map(|gaps| gaps.recorded(spec, supply));
+        }
         let packets_per_second = spec.packets_per_second();
         let Some(started) = self.started else {
             self.rates =
@@ -388,6 +413,11 @@ impl Sending {
     pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
+        if let Some(supply) = &self.supply {
+            let slots = bytes.chunks_exact_mut(self.sizes.max().max(1));
+            let header = self.header.carries().bytes;
+            (self.sequence..).zip(slots).for_each(|(n, slot)| supply.fill(n, header, slot));
+        }
         if self.header.carries().bytes > 0 {
             self.header.dispatch(Fill { sending: self, bytes: &mut *bytes, now_ns });
         }
@@ -671,6 +701,12 @@ impl Sending {
         let Some(clock) = self.log.clock() else { return vec![] };
         self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
     }
+}
+
+/// Bytes of a header in a payload that has room for all of it.
+#[must_use]
+pub fn header_bytes(format: HeaderFormat) -> usize {
+    Header::new(format, MAX_MESSAGE).carries().bytes
 }
 
 /// Packets per second, packets of a burst and policy of a paced flow.

@@ -30,8 +30,19 @@ type Path<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>) -> Vec<u64>;
 /// Runs a flow to its end; the sender's clock is `offset` ahead of the receiver's.
 fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sending, Receiving) {
     let key = TagKey::for_flow(&[7; 16], spec.id);
+    run_sender(Sending::new(spec, key, clock.omit_ns, false), spec, clock, offset, path)
+}
+
+/// The same with a given sender.
+fn run_sender(
+    mut sending: Sending,
+    spec: &FlowSpec,
+    clock: IntervalClock,
+    offset: u64,
+    path: Path,
+) -> (Sending, Receiving) {
+    let key = TagKey::for_flow(&[7; 16], spec.id);
     let mut ring = PayloadRing::new(spec.connection.content, 1, spec.max_payload() as usize);
-    let mut sending = Sending::new(spec, key, clock.omit_ns, false);
     let verify = spec.connection.verify.then(|| ring.clone());
     let mut receiving = Receiving::new(spec, key, 2 * SECOND, verify);
     receiving.set_clock(crate::SenderClock { offset_ns: offset as i64, ..Default::default() });
@@ -421,6 +432,93 @@ fn sizes_follow_their_law_at_both_ends() {
         if s.connection.verify {
             assert_eq!((rx.bit_errors, rx.corrupted_packets), (Some(0), Some(1)));
         }
+    }
+}
+
+/// 200 packets of 32 to 231 bytes: nine in ten follow 100 µs after the one before, the others 20 ms.
+fn recorded() -> (FlowSpec, Sending) {
+    let mut recording = crate::Recording::default();
+    let mut at = 0;
+    for n in 0..200_usize {
+        recording.push(at, &vec![n as u8; 32 + n], 32);
+        at += if n % 10 == 9 { 20_000_000 } else { 100_000 };
+    }
+    let supply = recording.at_speed(Some(1.0)).unwrap();
+    let (sizes, gaps) = (supply.sizes().unwrap(), supply.gaps().unwrap());
+    let connection = Connection {
+        content: weir_model::content::Content::File,
+        payload: Some(
+            format!(
+                "recorded(min=32, max=231, mean={}, deviation={})",
+                sizes.mean, sizes.deviation
+            )
+            .parse()
+            .unwrap(),
+        ),
+        spacing: format!(
+            "recorded(mean={}ns, min={}ns, max={}ns, deviation={}ns)",
+            gaps.mean.round(),
+            gaps.min,
+            gaps.max,
+            gaps.deviation.round()
+        )
+        .parse()
+        .unwrap(),
+        catch_up: weir_model::plan::CatchUp::Burst(u32::MAX),
+        packets: Some(250),
+        duration: None,
+        rate: None,
+        ..udp("1pps", 32, 1)
+    };
+    let s = spec(connection);
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let sending = Sending::new(&s, key, 0, false).with_supply(&s, std::sync::Arc::new(supply));
+    (s, sending)
+}
+
+/// Recorded packets are sent with their payloads behind the header, and the receiver takes each size as it arrives.
+#[test]
+fn recorded_packets_keep_their_payloads_and_sizes() {
+    let (s, sending) = recorded();
+    let (sending, receiving) = run_sender(sending, &s, clock(), 0, &mut |n, datagram| {
+        let n = n as usize % 200;
+        assert_eq!(datagram.len(), 32 + n);
+        assert!(datagram[32..].iter().all(|byte| *byte == n as u8), "{n}");
+        if n == 30 { vec![] } else { vec![1_000_000] }
+    });
+    let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
+    assert_eq!((tx.packets, tx.bytes), (250, (32 * 250 + 100 * 199 + 49 * 25) as u64));
+    assert_eq!((rx.lost_packets, rx.truncated_packets), (Some(2), Some(0)));
+    assert_eq!((rx.packets, rx.bytes), (248, tx.bytes - 2 * 62));
+    assert_eq!(rx.one_way_delay.unwrap().max_seconds, 0.001);
+}
+
+/// Recorded times are kept to the nanosecond; after a stall, packets that are due leave at once and the rest on time.
+#[test]
+fn recorded_packets_keep_their_times() {
+    let due = |n: u64| n / 10 * 20_900_000 + n % 10 * 100_000;
+    for stall in [0, 300_000_000] {
+        let (_, mut sending) = recorded();
+        sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+        let (mut now, mut n) = (0, 0);
+        while n < 200 {
+            match sending.next(now) {
+                NextSend::Done => panic!("too early"),
+                NextSend::At(at) => now = at,
+                NextSend::Now(count) => {
+                    let is_late = stall > 0 && now < due(20) + stall + 1;
+                    for _ in 0..count {
+                        assert!(now == due(n) || is_late && now > due(n), "{n}: {now}");
+                        n += 1;
+                    }
+                    sending.sent(count, count, now);
+                    if n == 20 {
+                        now = due(20) + stall;
+                    }
+                }
+            }
+        }
+        assert_eq!(sending.report("send", None).missed_slots, Some(0));
     }
 }
 

@@ -1,8 +1,12 @@
 //! The payload size of each packet of a flow: a function of its sequence number, so that both ends know it.
 
+use std::sync::Arc;
+
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::plan::{self, FlowSpec, Size, SizeLaw};
 use weir_model::units::Seed;
+
+use crate::supply::Supply;
 
 /// The position of the first draw of a law slot, for the flow `name`.
 pub(crate) fn place(name: &str, direction: plan::Direction, slot: u8) -> DrawPosition {
@@ -19,7 +23,17 @@ pub struct Sizes {
     min: usize,
     max: usize,
     /// `None`: all have the same size.
-    drawn: Option<Box<(SizeLaw, Philox, DrawPosition)>>,
+    drawn: Option<Drawn>,
+}
+
+/// Where differing sizes come from.
+#[derive(Debug, Clone)]
+enum Drawn {
+    Law(Box<(SizeLaw, Philox, DrawPosition)>),
+    /// The sender's recording.
+    Recorded(Arc<Supply>),
+    /// The sender's recording, at another end.
+    Unknown,
 }
 
 impl Sizes {
@@ -33,10 +47,27 @@ impl Sizes {
     #[must_use]
     pub(crate) fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
         let moments = size.moments();
-        let drawn = (!size.is_constant()).then(|| {
-            Box::new((size.start(), Philox::new(seed.0), place(name, direction, slot::SIZE)))
-        });
+        let place = || place(name, direction, slot::SIZE);
+        let drawn = (!size.is_constant())
+            .then(|| Drawn::Law(Box::new((size.start(), Philox::new(seed.0), place()))));
         Sizes { min: moments.min_bytes as usize, max: moments.max_bytes as usize, drawn }
+    }
+
+    /// Those of a receiver: it does not know the sizes of recorded packets, and takes them as they arrive.
+    #[must_use]
+    pub(crate) fn received(spec: &FlowSpec) -> Self {
+        let sizes = Self::of(spec);
+        let is_unknown = spec.size.is_recorded() && !sizes.is_constant();
+        Sizes { drawn: if is_unknown { Some(Drawn::Unknown) } else { sizes.drawn }, ..sizes }
+    }
+
+    /// The same with the sizes of a recording. They stay within the plan's bounds, which the receiver knows.
+    #[must_use]
+    pub(crate) fn recorded(self, supply: &Arc<Supply>) -> Self {
+        match self.drawn {
+            Some(_) => Sizes { drawn: Some(Drawn::Recorded(supply.clone())), ..self },
+            None => self,
+        }
     }
 
     /// Minimum, bytes: the header has room in each packet.
@@ -63,7 +94,11 @@ impl Sizes {
     pub fn at(&self, sequence: u64) -> usize {
         match &self.drawn {
             None => self.max,
-            Some(drawn) => {
+            Some(Drawn::Unknown) => self.min,
+            Some(Drawn::Recorded(supply)) => {
+                supply.size(sequence).unwrap_or(self.max).clamp(self.min, self.max)
+            }
+            Some(Drawn::Law(drawn)) => {
                 let (law, philox, place) = &**drawn;
                 let place = DrawPosition { packet: sequence, ..*place };
                 // Within its bounds, whatever a law draws: buffers have these sizes.

@@ -5,6 +5,11 @@ pub fn fuzz_capture(data: &[u8]) {
     crate::capture::fuzz(data);
 }
 
+/// Reads the datagrams of captures of either format.
+pub fn fuzz_capture_datagrams(data: &[u8]) {
+    crate::capture::fuzz_datagrams(data);
+}
+
 /// Segments super-packets: the first ten bytes are the virtio-net header, the rest the frame.
 pub fn fuzz_segment(data: &[u8]) {
     crate::segment::fuzz(data);

@@ -47,4 +47,4 @@ pub use number::{Units, duration, percent, significant, volume};
 pub use result_table::{experiments_text, merged_tables, table_csv, table_names, tables_text};
 pub use style::{Style, clean};
 pub use table::{Align, Table};
-pub use text::{IntervalTable, TextOptions, hanging, header, summary, warning};
+pub use text::{IntervalTable, TextOptions, data_source, hanging, header, summary, warning};

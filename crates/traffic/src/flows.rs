@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use weir_flow::{
     Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, Receiving,
-    SenderClock, Sending, StreamPool, StreamReceiving, Transacting,
+    SenderClock, Sending, StreamPool, StreamReceiving, Supply, Transacting,
 };
+use weir_model::content::Content;
 use weir_model::plan::FlowSpec;
 use weir_model::record::{IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
@@ -152,6 +153,21 @@ fn is_last(done: &AtomicBool, left: &AtomicUsize) -> bool {
     !done.swap(true, Ordering::AcqRel) && left.fetch_sub(1, Ordering::AcqRel) == 1
 }
 
+/// A sender of `spec`, with the data of a file if the plan has it.
+fn sending(
+    spec: &FlowSpec,
+    key: TagKey,
+    omit_ns: u64,
+    segmented: bool,
+    supply: Option<Arc<Supply>>,
+) -> Arc<Mutex<Sending>> {
+    let sending = Sending::new(spec, key, omit_ns, segmented);
+    Arc::new(Mutex::new(match supply.filter(|_| spec.connection.content == Content::File) {
+        Some(supply) => sending.with_supply(spec, supply),
+        None => sending,
+    }))
+}
+
 impl Flow {
     /// A datagram flow on its connected socket. `sends`: this end sends; with `alive`, the time of the receiver's
     /// last feedback, it stops when that is too long ago.
@@ -166,6 +182,7 @@ impl Flow {
         alive: Option<Arc<AtomicU64>>,
         events: Events,
         log: Option<PacketLog>,
+        supply: Option<Arc<Supply>>,
     ) -> Flow {
         // A group's stream has a key of its own, whatever its number in this session.
         let number = if transport::group(&spec).is_some() { 0 } else { spec.id };
@@ -186,7 +203,7 @@ impl Flow {
             direction: spec.connection.direction,
         };
         let part = if sends {
-            let state = Arc::new(Mutex::new(Sending::new(&spec, key, facts.omit_ns, segmented)));
+            let state = sending(&spec, key, facts.omit_ns, segmented, supply);
             slots.push(engine.add_sender(SendFlow {
                 id: spec.id,
                 socket: socket.clone(),
@@ -199,6 +216,7 @@ impl Flow {
                     (true, false) => MAX_SEGMENTS.min(socket.max_segments()),
                 },
                 proof: alive.clone().map(|alive| Proof { alive, period_ns: facts.feedback_ns }),
+                own_ring: None,
                 unreachable: None,
                 is_retrying: false,
                 events: events.clone(),
@@ -270,11 +288,12 @@ impl Flow {
         sends: bool,
         socket: Arc<dyn StreamSocket>,
         events: Events,
+        supply: Option<Arc<Supply>>,
     ) -> Flow {
         let content = spec.connection.content;
         let (role, part) = if sends {
             let key = TagKey::for_flow(&facts.key, spec.id);
-            let state = Arc::new(Mutex::new(Sending::new(&spec, key, facts.omit_ns, false)));
+            let state = sending(&spec, key, facts.omit_ns, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
             let role = StreamRole::Send {
                 state: state.clone(),

@@ -252,6 +252,7 @@ impl End {
             sends,
             socket,
             events,
+            None,
         ));
         Ok(())
     }
@@ -274,6 +275,7 @@ impl End {
             signals,
             None,
             self.events.clone(),
+            None,
             None,
         ));
     }

@@ -4,11 +4,13 @@ use std::fmt::Display;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
+use weir_model::content::Content;
 use weir_model::names::is_device;
 use weir_model::plan::{
     DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName, VoiceCodec,
@@ -88,6 +90,41 @@ fn without_field(error: ModelError, holder: &str) -> ModelError {
             ModelError::Field { field: own.unwrap_or(&field).to_owned(), given, accepted }
         }
         other => other,
+    }
+}
+
+/// The content of payloads, or the file that has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ContentSource {
+    pub(crate) content: Content,
+    pub(crate) path: Option<PathBuf>,
+}
+
+impl FromStr for ContentSource {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        match text.strip_prefix("file:").filter(|path| !path.is_empty()) {
+            Some(path) => Ok(ContentSource { content: Content::File, path: Some(path.into()) }),
+            None if text == "file" => Err(ModelError::Field {
+                field: "content".into(),
+                given: text.into(),
+                accepted: "file:PATH".into(),
+            }),
+            None => Ok(ContentSource { content: text.parse()?, path: None }),
+        }
+    }
+}
+
+/// A port, or a range of ports: `PORT` or `FIRST-LAST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ports(pub(crate) RangeInclusive<u16>);
+
+impl FromStr for Ports {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let both = if text.contains('-') { text.to_owned() } else { format!("{text}-{text}") };
+        let range = ports(&both).map(Ports);
+        range.map_err(|_| "expected PORT or FIRST-LAST with ports 1 to 65535".into())
     }
 }
 

@@ -191,7 +191,8 @@ fn manual_pages_of_all_commands() {
     }
     let text = std::fs::read_to_string(pages.join("weir-test.1")).unwrap();
     assert!(text.contains("congestion") && text.contains("\\-\\-runs"), "{text}");
-    assert!(!text.contains("\\-\\-file"), "hidden flags stay hidden");
+    let text = std::fs::read_to_string(pages.join("weir-serve.1")).unwrap();
+    assert!(!text.contains("in\\-background"), "hidden flags stay hidden");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod outside;
 mod peers;
 mod published;
 mod refusals;
+mod replay;
 mod report;
 mod schema;
 mod serve;

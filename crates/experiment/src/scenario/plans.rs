@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_model::content::Content;
 use weir_model::document;
 use weir_model::experiment::{
     Action, ImpairStep, Rule, Scenario, Step, TestStep, Variables, check_axes, expand,
@@ -93,7 +94,17 @@ pub(super) fn plan(
         })?
     };
     let parameters = at.iter().filter(|(name, _)| !test.holds(name) && !own.contains(name));
-    Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
+    let parameters = parameters.map(|(name, value)| (name.as_str(), value.as_str()));
+    let plan = set_parameters(&plan, parameters)?;
+    if plan.connections.iter().any(|connection| connection.content == Content::File) {
+        // Its tests run in processes of their own, which read no file that a document names.
+        return Err(ScenarioError::Refused {
+            field: format!("{place}.content"),
+            given: Some(Content::File.to_string()),
+            reason: "generated content: only `weir test` sends a file or replays a capture".into(),
+        });
+    }
+    Ok(plan)
 }
 
 /// The path of a test: the host that starts it and that of the server.

@@ -223,7 +223,7 @@ impl Receiving {
         loss_threshold_ns: u64,
         verify: Option<PayloadRing>,
     ) -> Self {
-        let sizes = Sizes::of(spec);
+        let sizes = Sizes::received(spec);
         let header = Header::new(spec.connection.header, sizes.min());
         let carries = header.carries();
         let tracker = || {

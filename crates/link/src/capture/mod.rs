@@ -3,9 +3,12 @@
 //! No crate is used: only headers and packets matter here, the bytes are hostile, and a stream of any
 //! length must be read in bounded memory.
 
+mod datagrams;
 mod read;
 mod write;
 
+pub(crate) use datagrams::fuzz as fuzz_datagrams;
+pub use datagrams::{CapturedDatagram, DatagramCounts, DatagramFilter, DatagramReader};
 pub(crate) use read::fuzz;
 pub use read::{CaptureReader, CapturedFrame};
 pub use write::CaptureWriter;

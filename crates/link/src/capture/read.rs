@@ -74,7 +74,8 @@ pub struct CaptureReader<R> {
     big_endian: bool,
     /// The only interface of classic pcap, or the current section's of pcapng.
     interfaces: Vec<Interface>,
-    at: u64,
+    /// Bytes read so far.
+    pub(super) at: u64,
     buffer: Vec<u8>,
     ended: bool,
 }

@@ -2,7 +2,7 @@
 
 use weir_laws::mutation::replay;
 use weir_link::capture::{CaptureFormat, CaptureWriter};
-use weir_link::fuzz::{fuzz_capture, fuzz_checksum, fuzz_segment};
+use weir_link::fuzz::{fuzz_capture, fuzz_capture_datagrams, fuzz_checksum, fuzz_segment};
 
 fn frames() -> Vec<Vec<u8>> {
     let mut v4 = [[2; 12], [0; 12]].concat()[..12].to_vec();
@@ -34,6 +34,7 @@ fn captures() {
         corpus.push(bytes);
     }
     replay(&corpus, 20_000, fuzz_capture);
+    replay(&corpus, 20_000, fuzz_capture_datagrams);
 }
 
 #[test]

@@ -20,7 +20,8 @@ const ASCII_COUNT: u64 = 95;
 pub fn fill(content: Content, seed: u64, offset: u64, out: &mut [u8]) {
     match content {
         Content::Random => fill_random(seed, offset, out),
-        Content::Zeros => out.fill(0),
+        // A file's bytes are not a function of the seed; who sends them has them.
+        Content::Zeros | Content::File => out.fill(0),
         Content::Ascii => fill_ascii(offset, out),
         Content::Ratio(ratio) => fill_ratio(ratio, seed, offset, out),
         Content::Pattern(pattern) => fill_pattern(pattern.bytes(), offset, out),

@@ -16,7 +16,7 @@ use crate::ModelError;
 pub use prbs::Prbs;
 
 /// The forms of a content, for errors and schemas.
-const ACCEPTED: &str = "random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, or prbs:N with N of 9, 11, 15, 20, 23, 29 or 31";
+const ACCEPTED: &str = "random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, prbs:N with N of 9, 11, 15, 20, 23, 29 or 31, or file (the bytes of a file that the client reads)";
 
 /// The content of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,6 +34,9 @@ pub enum Content {
     Pattern(Pattern),
     /// Pseudo-random bits of bit error testers: `prbs:15`.
     Prbs(Prbs),
+    /// Bytes that the client reads from a file: `file`. A plan does not name the file, so that a document can't make a
+    /// host read and send one.
+    File,
 }
 
 /// A pattern of 1 to 16 bytes, as that of `ping -p`.
@@ -96,6 +99,7 @@ impl FromStr for Content {
             "random" => return Ok(Content::Random),
             "zeros" => return Ok(Content::Zeros),
             "ascii" => return Ok(Content::Ascii),
+            "file" => return Ok(Content::File),
             _ => {}
         }
         Content::with_parameter(text).ok_or(ModelError::Value {
@@ -117,6 +121,7 @@ impl fmt::Display for Content {
                 write!(f, "pattern:{}", crate::hex::encode(pattern.bytes()))
             }
             Content::Prbs(prbs) => write!(f, "prbs:{}", prbs.order()),
+            Content::File => f.write_str("file"),
         }
     }
 }
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn forms() {
-        for text in ["random", "zeros", "ascii", "ratio:2.5", "pattern:00ff", "prbs:31"] {
+        for text in ["random", "zeros", "ascii", "ratio:2.5", "pattern:00ff", "prbs:31", "file"] {
             assert_eq!(text.parse::<Content>().unwrap().to_string(), text);
         }
         let long = format!("pattern:{}", "00".repeat(17));

@@ -27,6 +27,8 @@ pub trait Law: Serialize + DeserializeOwned + JsonSchema {
     const SHORT_FORMS: &'static [&'static str] = &[];
     /// Whether its arguments are one list, `name(ITEM, …)`.
     const IS_LIST: bool = false;
+    /// Whether it is Weir's summary of values that only the sender knows: lists of the laws to choose from leave it out.
+    const IS_SUMMARY: bool = false;
 
     /// Reads one of its short forms; `None` if the words belong to another law.
     ///
@@ -280,13 +282,10 @@ macro_rules! choice_of_laws {
         }
 
         static FORM: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::law::forms("", &[$(<$law as Law>::SHORT_FORMS),*], &$choice::NAMES)
+            crate::law::forms("", &[$(<$law as Law>::SHORT_FORMS),*], &$choice::names())
         });
 
         impl $choice {
-            /// The names of the laws, in display order.
-            pub(crate) const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
-
             fn stated(&self) -> (&'static str, &dyn crate::law::Stated) {
                 match self { $(Self::$law(law) => (stringify!($module), law),)* }
             }
@@ -330,10 +329,11 @@ macro_rules! choice_of_laws {
                 law.check(&format!("{at}.{name}"))
             }
 
-            /// The names of the laws, in display order.
+            /// The names of the laws to choose from, in display order.
             #[must_use]
-            pub fn names() -> &'static [&'static str] {
-                &Self::NAMES
+            pub fn names() -> Vec<&'static str> {
+                let all = [$((stringify!($module), <$law as Law>::IS_SUMMARY)),*];
+                all.into_iter().filter(|(_, is_summary)| !is_summary).map(|(name, _)| name).collect()
             }
 
             /// The accepted forms in documents and flags.

@@ -7,6 +7,7 @@ use super::{
     PLAN_SCHEMA, Plan, Size, Switch, TransportName,
 };
 use crate::ModelError;
+use crate::content::Content;
 use crate::names::{Host, is_device};
 use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
@@ -273,6 +274,9 @@ impl Connection {
                 return refuse("rate_schedule", given, &accepted);
             }
         }
+        if let Some((field, given, accepted)) = self.refused_by_content() {
+            return refuse(field, given, accepted);
+        }
         let smallest = self.payload.as_ref().map(|size| ByteSize(size.moments().min_bytes));
         if let Some((field, given, accepted)) =
             self.header.refused(&self.transport, smallest, self.verify)
@@ -383,6 +387,49 @@ impl Connection {
             return refuse(field, given, accepted);
         }
         Ok(())
+    }
+}
+
+impl Connection {
+    /// The first value that is invalid with data that the client reads from a file.
+    fn refused_by_content(&self) -> Option<(&'static str, String, &'static str)> {
+        let is_file = self.content == Content::File;
+        let size = self.payload.as_ref();
+        if let Some(size) = size.filter(|size| size.is_recorded() && !is_file) {
+            let accepted = "a law that both ends know, or content file (`weir test --replay`)";
+            return Some(("payload", format!("{size} with content {}", self.content), accepted));
+        }
+        if self.spacing.is_recorded() && !is_file {
+            let given = format!("{} with content {}", self.spacing, self.content);
+            let accepted = "a law of its own, or content file (`weir test --replay`)";
+            return Some(("spacing", given, accepted));
+        }
+        if !is_file {
+            return None;
+        }
+        let with_file = |given: &str| format!("{given} with content file");
+        if self.direction != Direction::Forward {
+            let accepted = "forward: the client reads the file";
+            return Some(("direction", with_file(&self.direction.to_string()), accepted));
+        }
+        if self.shape.has_transactions() {
+            let accepted = "stream: requests and responses have generated content";
+            return Some(("shape", with_file(&self.shape.to_string()), accepted));
+        }
+        if self.verify {
+            let accepted = "false: the receiver does not know the file";
+            return Some(("verify", with_file("true"), accepted));
+        }
+        if self.transport.stream().is_some_and(|stream| stream.zero_copy) {
+            return Some(("zero_copy", with_file("true"), "false"));
+        }
+        if self.transport.datagrams()
+            && let Some(size) = size.filter(|size| !size.is_constant() && !size.is_recorded())
+        {
+            let accepted = "one size: a file is cut into equal parts";
+            return Some(("payload", with_file(&size.to_string()), accepted));
+        }
+        None
     }
 }
 

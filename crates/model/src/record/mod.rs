@@ -23,6 +23,7 @@ macro_rules! record {
 
 mod command;
 mod crossing;
+mod data_source;
 mod demand;
 mod flow;
 mod host;
@@ -33,6 +34,7 @@ mod transactions;
 
 pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
+pub use data_source::{DataSource, DataSourceKind};
 pub use demand::{ServiceDemand, Side};
 pub use flow::{
     Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
@@ -158,6 +160,9 @@ record! {
         /// Loss threshold: time after which a packet counted as lost (RFC 7680).
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_threshold_seconds: Option<f64>,
+        /// The file that the client sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data_source: Option<DataSource>,
         /// Commands of the user before and after the test.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         commands: Vec<SurroundingCommand>,

@@ -12,7 +12,8 @@ use weir_model::counted;
 use weir_model::impairment::COUNTERS;
 
 use weir_model::record::{
-    CommandTime, Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
+    CommandTime, DataSource, Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record,
+    Triangulation,
 };
 
 use arrivals::{loss, packets, plain_values, verified};
@@ -104,8 +105,40 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     if let Some(joined) = &record.triangulation {
         triangulation(&mut items, joined);
     }
+    if let Some(source) = &record.data_source {
+        items.item("Data", &data_source(source));
+    }
     commands(&mut items, record);
     items.out
+}
+
+/// A file that is or was sent, and what became of its packets, on one line.
+#[must_use]
+pub fn data_source(source: &DataSource) -> String {
+    let mut parts = vec![];
+    if let Some(packets) = source.packets {
+        parts.push(counted(packets, "datagram"));
+    }
+    parts.push(counted(source.bytes, "byte"));
+    if let Some(seconds) = source.seconds {
+        parts.push(format!("{seconds:.6} s as captured"));
+    }
+    if let Some(speed) = &source.speed {
+        parts.push(format!("speed {}", clean(speed)));
+    }
+    let changed = [
+        (source.lengthened_packets, "lengthened to the data header"),
+        (source.truncated_packets, "truncated in the capture, completed with zeros"),
+        (source.stepped_back_packets, "with a time before the datagram in front"),
+    ];
+    let changed = changed.into_iter().filter_map(|(n, what)| Some(format!("{} {what}", n?)));
+    parts.extend(changed);
+    let left_out: Vec<String> =
+        source.left_out_packets.iter().map(|(what, n)| format!("{n} {}", clean(what))).collect();
+    if !left_out.is_empty() {
+        parts.push(format!("left out: {}", left_out.join(", ")));
+    }
+    format!("{}: {}", clean(&source.name), parts.join(", "))
 }
 
 /// The commands around the test; their output only with `-V`.

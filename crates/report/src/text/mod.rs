@@ -5,6 +5,7 @@ mod lines;
 mod summary;
 mod wrap;
 
+pub use details::data_source;
 pub use lines::IntervalTable;
 pub use summary::summary;
 pub use wrap::hanging;

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_flow::Scheduling;
-use weir_model::plan::{Family, FlowSpec, Plan, Server};
+use weir_flow::{Scheduling, Supply};
+use weir_model::content::Content;
+use weir_model::plan::{Connection, Family, FlowSpec, Plan, Server, Size};
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
@@ -51,6 +52,8 @@ pub struct ClientConfig {
     /// Time that these threads spin before a datagram is due, up to 10 ms. Absent: 60 µs, or under SCHED_FIFO as long
     /// as their wake-ups require.
     pub spin: Option<Duration>,
+    /// The data of connections with the content [`Content::File`].
+    pub supply: Option<Arc<Supply>>,
     /// Use the interface's speed as nominal rate if the plan has none.
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
@@ -77,6 +80,7 @@ impl ClientConfig {
             cpus: None,
             scheduling: Scheduling::Auto,
             spin: None,
+            supply: None,
             nominal_auto: false,
             start_at_ns: None,
             silence: SILENCE,
@@ -142,6 +146,7 @@ pub fn run(
 ) -> Result<Record, Failure> {
     config.plan.check().map_err(TrafficError::from)?;
     check_scheduling(config.scheduling)?;
+    check_supply(&config)?;
     let (config, servers) = servers(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -158,6 +163,36 @@ pub fn run(
         let control = test::Control { asked, engine: None, gate: None, streams: Arc::default() };
         test::run(config, control, stop, observe).await
     })
+}
+
+/// Refuses a plan that sends a file without one: documents name none.
+fn check_supply(config: &ClientConfig) -> Result<(), TrafficError> {
+    let with_file = || config.plan.connections.iter().filter(|c| c.content == Content::File);
+    let Some(supply) = &config.supply else {
+        return match with_file().next() {
+            None => Ok(()),
+            Some(_) => Err(TrafficError::Input {
+                field: "content",
+                given: "file, and no file is given".into(),
+                accepted: "content that is generated; a file or capture is named on the command line only \
+                           (`weir test --content file:PATH`, `weir test --replay FILE`)"
+                    .into(),
+            }),
+        };
+    };
+    let is_recorded = |c: &Connection| {
+        c.spacing.is_recorded() || c.payload.as_ref().is_some_and(Size::is_recorded)
+    };
+    if supply.packets().is_none()
+        && let Some(c) = with_file().find(|c| is_recorded(c))
+    {
+        return Err(TrafficError::Input {
+            field: "content",
+            given: format!("a file, while connection '{}' replays a capture", c.name),
+            accepted: "a capture".into(),
+        });
+    }
+    Ok(())
 }
 
 /// The servers of the connections, if there are several; one server is the test's own.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use weir_flow::Supply;
 use weir_model::plan::{Direction, FlowSpec, GroupStream, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
@@ -42,6 +43,8 @@ pub(super) struct Setup<'a> {
     pub(super) log: Option<PacketLog>,
     pub(super) meter: Meter,
     pub(super) streams: Arc<Streams>,
+    /// The data of flows that send a file.
+    pub(super) supply: Option<Arc<Supply>>,
 }
 
 impl Setup<'_> {
@@ -160,6 +163,7 @@ impl Setup<'_> {
             None,
             self.events.clone(),
             self.log.clone().filter(|_| !sends),
+            self.supply.clone(),
         )
     }
 
@@ -193,6 +197,7 @@ impl Setup<'_> {
             facts: &self.facts,
             engine: self.engine,
             events: self.events,
+            supply: &self.supply,
         };
         self.streams.part(&request, transport).map(Some)
     }
@@ -233,7 +238,8 @@ impl Setup<'_> {
         let (engine, facts, events) = (self.engine, &self.facts, self.events.clone());
         let shape = spec.connection.shape;
         if !shape.has_transactions() {
-            return Flow::stream(engine, facts, spec.clone(), sends, socket, events);
+            let supply = self.supply.clone();
+            return Flow::stream(engine, facts, spec.clone(), sends, socket, events, supply);
         }
         let dial = shape.connects().then(|| {
             Box::new(Dial {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
+use weir_flow::Supply;
 use weir_model::plan::{FlowSpec, GroupStream, Plan};
 use weir_net::interface::{Interface, egress_interface, interface};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -45,6 +46,7 @@ pub(super) struct Request<'a> {
     pub(super) facts: &'a SessionFacts,
     pub(super) engine: &'a Engine,
     pub(super) events: &'a Events,
+    pub(super) supply: &'a Option<Arc<Supply>>,
 }
 
 impl Streams {
@@ -113,6 +115,7 @@ impl Inner {
             None,
             events,
             None,
+            request.supply.clone(),
         );
         let join = Join { source: Some(source), name: spec.name.clone(), key };
         let shared = Arc::new(SharedStream::new(join, flow.spec.clone()));

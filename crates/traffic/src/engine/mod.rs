@@ -77,6 +77,7 @@ fn content_key(content: Content) -> ContentKey {
         Content::Ascii => (2, 0),
         Content::Ratio(ratio) => (3, ratio.to_bits().into()),
         Content::Prbs(prbs) => (4, prbs.order().into()),
+        Content::File => (u8::MAX, 0),
         Content::Pattern(pattern) => {
             let bytes = pattern.bytes();
             let value = bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte));

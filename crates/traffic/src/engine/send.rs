@@ -50,6 +50,8 @@ pub(crate) struct SendFlow {
     pub(crate) max_segments: usize,
     /// Proof that the receiver still wants data; required by a server.
     pub(crate) proof: Option<Proof>,
+    /// Payloads of its own, where it sends data of a file.
+    pub(crate) own_ring: Option<PayloadRing>,
     /// Since when the system has had no route to the receiver, and its first error.
     pub(crate) unreachable: Option<(u64, std::io::Error)>,
     /// Its next wake-up is a retry, which does not justify a long spin.
@@ -248,13 +250,17 @@ fn serve(
         NextSend::Now(count) => count,
     };
     let payload = state.payload();
-    let key = (payload, state.header(), content_key(flow.content), flow.seed);
-    // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
-    if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
-        rings.clear();
-    }
-    let ring =
-        rings.entry(key).or_insert_with(|| PayloadRing::new(flow.content, flow.seed, payload));
+    let new_ring = || PayloadRing::new(flow.content, flow.seed, payload);
+    let ring = if state.supply().is_some() {
+        flow.own_ring.get_or_insert_with(new_ring)
+    } else {
+        let key = (payload, state.header(), content_key(flow.content), flow.seed);
+        // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
+        if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
+            rings.clear();
+        }
+        rings.entry(key).or_insert_with(new_ring)
+    };
     let segments = segments_per_message(payload, flow.max_segments);
     let most = if flow.max_segments > 1 { MESSAGES * segments } else { PLAIN_BATCH };
     let (bytes, count) = state.fill(ring, count.min(most as u32), now);

@@ -318,6 +318,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     };
     let mut state = lock(state);
     let most = state.payload();
+    let supply = state.supply().cloned();
     let mut turn = 0;
     let turn_limit = if *zero_copy { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
     while turn < turn_limit {
@@ -343,7 +344,12 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             slot.left = state.write_length();
         }
         let position = state.position();
-        let result = if *zero_copy {
+        let mut offered = slot.left;
+        let result = if let Some(supply) = &supply {
+            let part = supply.at(position, slot.left);
+            offered = part.len();
+            flow.socket.send(part)
+        } else if *zero_copy {
             let file = match file(shared, *content, *seed) {
                 Ok(file) => file,
                 Err(e) => return Outcome::Failed(format!("memory for zero-copy sending: {e}")),
@@ -367,7 +373,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 turn += sent;
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
-                if slot.left > 0 && !*zero_copy {
+                if sent < offered && !*zero_copy {
                     // The socket is full: another call would only return an error.
                     return Outcome::Blocked;
                 }

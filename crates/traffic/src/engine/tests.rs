@@ -117,6 +117,7 @@ impl Bench {
             seed: 1,
             max_segments: 1,
             proof: None,
+            own_ring: None,
             unreachable: None,
             is_retrying: false,
             events: self.events.clone(),

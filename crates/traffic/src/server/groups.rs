@@ -291,6 +291,7 @@ fn open(
         None,
         session.events.clone(),
         session.log.clone(),
+        None,
     );
     let membership = transport.membership(spec, source, interface);
     let record = record::Membership {

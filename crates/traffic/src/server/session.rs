@@ -158,7 +158,7 @@ impl Session {
                 let link = Link::Stream(socket);
                 Flow::transactions(engine, facts, spec, false, link, None, events)
             }
-            false => Flow::stream(engine, facts, spec, sends, socket, events),
+            false => Flow::stream(engine, facts, spec, sends, socket, events, None),
         };
         self.add(engine, Arc::new(flow));
         Ok(())
@@ -280,6 +280,7 @@ impl Session {
             Some(alive),
             self.events.clone(),
             self.log.clone(),
+            None,
         );
         self.add(engine, Arc::new(flow));
     }

@@ -1917,7 +1917,7 @@ export interface components {
             region?: components["schemas"]["Region"];
         };
         /**
-         * @description random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, or prbs:N with N of 9, 11, 15, 20, 23, 29 or 31
+         * @description random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, prbs:N with N of 9, 11, 15, 20, 23, 29 or 31, or file (the bytes of a file that the client reads)
          * @example random
          * @example zeros
          * @example ascii
@@ -2036,6 +2036,64 @@ export interface components {
          * @enum {string}
          */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
+        /** @description A file that the client sent. */
+        DataSource: {
+            /**
+             * Format: uint64
+             * @description Bytes that were read to be sent: those of the file, or the payloads of the capture's datagrams.
+             * @default 0
+             */
+            bytes: number;
+            /**
+             * @description What kind of file it is.
+             * @default file
+             */
+            kind: components["schemas"]["DataSourceKind"];
+            /** @description Packets of the capture that were not sent, by what they are. */
+            left_out_packets?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: uint64
+             * @description Datagrams that were lengthened with zeros, because the data header had no room in them.
+             */
+            lengthened_packets?: number | null;
+            /**
+             * @description Its name, as given.
+             * @default
+             */
+            name: string;
+            /**
+             * Format: uint64
+             * @description Datagrams of the capture that were read to be sent.
+             */
+            packets?: number | null;
+            /**
+             * Format: double
+             * @description Time from the first of them to the last, as captured.
+             */
+            seconds?: number | null;
+            /** @description The speed of the replay: `original`, a factor such as `2x`, a rate, or `top`. */
+            speed?: string | null;
+            /**
+             * Format: uint64
+             * @description Datagrams with a time before that of the datagram in front of them, which were sent directly after it.
+             */
+            stepped_back_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Datagrams that the capture had truncated: the missing bytes were sent as zeros.
+             */
+            truncated_packets?: number | null;
+        };
+        /**
+         * @description What kind of file was sent.
+         *
+         *     - `file`: The bytes of any file (`--content file:PATH`).
+         *     - `capture`: The UDP datagrams of a capture (`--replay`).
+         * @enum {string}
+         */
+        DataSourceKind: "file" | "capture";
         /** @description A distribution of delays. A percentile q is absent below 10/(1−q) samples. */
         Delay: {
             /**
@@ -5691,6 +5749,8 @@ export interface components {
             control_bytes?: number | null;
             /** @description CPU use of both ends during the run. */
             cpu?: components["schemas"]["CpuUse"] | null;
+            /** @description The file that the client sent. */
+            data_source?: components["schemas"]["DataSource"] | null;
             /**
              * @description Why it ended, in words.
              * @default
@@ -6610,6 +6670,7 @@ export interface components {
          * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example 1460
          * @example 64..1400
+         * @example recorded(deviation=250, max=1400, mean=700.5, min=64)
          * @example exponential(mean=500)
          * @example pareto(scale=200, shape=3)
          * @example normal(deviation=200, mean=700)
@@ -6665,6 +6726,7 @@ export interface components {
          * @example constant
          * @example 1ms..20ms
          * @example on_off(interval=20ms, off=exponential(mean=1s), on=1s)
+         * @example recorded(deviation=5ms, max=2s, mean=10ms, min=1us)
          * @example exponential
          * @example pareto(shape=3)
          * @example normal(deviation=2ms, mean=10ms)

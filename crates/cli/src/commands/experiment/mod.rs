@@ -88,6 +88,8 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
         (output.live, "--live"),
         (output.before.is_some(), "--before"),
         (output.after.is_some(), "--after"),
+        (line.args.replay.replay.is_some(), "--replay"),
+        (line.args.later.file.is_some(), "--file"),
         (line.args.general.plan.is_some(), "--plan"),
         (line.args.general.save_plan.is_some(), "--save-plan"),
         (line.args.general.control_socket.is_some(), "--control-socket"),

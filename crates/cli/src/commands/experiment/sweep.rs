@@ -17,7 +17,7 @@ use super::axes::refuse_beside;
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::TestArgs;
 use crate::commands::test::args::{
-    GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
+    GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, ReplayArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
 use crate::commands::values::{Cpus, MAX_RUNS, Nominal, confidence, percentage, whole};
@@ -133,6 +133,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         output: OutputArgs { title: args.title, ..OutputArgs::default() },
         key: args.key,
         later: LaterArgs::default(),
+        replay: ReplayArgs::default(),
     };
     let file = test.general.plan.clone();
     let text = file.as_deref().map(super::read_text).transpose()?;
@@ -150,6 +151,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         (output.live, "--live"),
         (output.before.is_some(), "--before"),
         (output.after.is_some(), "--after"),
+        (args.replay.replay.is_some(), "--replay"),
+        (args.later.file.is_some(), "-F/--file"),
         (output.logfile.is_some(), "--logfile"),
         (!output.label.is_empty(), "--label"),
         (output.timestamps.is_some(), "--timestamps"),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
     CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
@@ -15,7 +14,10 @@ use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
 use super::flags::flags;
-use crate::commands::values::{self, Bind, Cpus, GroupAddress, Label, Nominal};
+use super::source::ReplaySpeed;
+use crate::commands::values::{
+    self, Bind, ContentSource, Cpus, GroupAddress, Label, Nominal, Ports,
+};
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
@@ -39,6 +41,8 @@ pub(crate) struct TestArgs {
     pub(crate) general: GeneralArgs,
     #[command(flatten)]
     pub(crate) traffic: TrafficArgs,
+    #[command(flatten)]
+    pub(crate) replay: ReplayArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
     #[command(flatten)]
@@ -153,9 +157,9 @@ flags! {
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
-        /// Content of the payload: random, zeros, ascii, ratio:R (compressible by about R, 1 to 1000), pattern:HEX (1 to 16 bytes, repeated) or prbs:N (ITU-T O.150, N = 9, 11, 15, 20, 23, 29 or 31; one sequence in a stream up to 20) [default: random]
+        /// Content of the payload: random, zeros, ascii, ratio:R (compressible by about R, 1 to 1000), pattern:HEX (1 to 16 bytes, repeated), prbs:N (ITU-T O.150, N = 9, 11, 15, 20, 23, 29 or 31; one sequence in a stream up to 20) or file:PATH (this file, up to 1G: once, or with -t, -n or -k repeatedly; in datagrams of 1400 bytes unless -l gives another size) [default: random]
         #[arg(long, value_name = "KIND")]
-        content: Option<Content> => connection.content,
+        content: Option<ContentSource> => connection.content = |source: ContentSource| source.content,
         /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
         #[arg(long, value_name = "SEED")]
         seed: Option<Seed> => plan.seed,
@@ -332,6 +336,31 @@ flags! {
 }
 
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Replay")]
+pub(crate) struct ReplayArgs {
+    /// Send the UDP datagrams of this capture (pcap or pcapng) with their sizes, times and payloads. The data header
+    /// replaces the first bytes of each; --header none leaves them and only counts packets. All other packets are left out
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["plan", "profile", "length", "spacing", "bitrate", "bytes", "packets", "reverse", "bidir", "shape", "rr", "content", "verify", "voice"],
+    )]
+    pub(crate) replay: Option<PathBuf>,
+    /// Speed of the replay: original, a factor such as 2x, a rate such as 10M or 5000pps, or top [default: original]
+    #[arg(long, value_name = "SPEED", requires = "replay")]
+    pub(crate) replay_speed: Option<ReplaySpeed>,
+    /// Replay the capture N times; with -t it is repeated for that time [default: 1]
+    #[arg(long = "loop", value_name = "N", requires = "replay", conflicts_with = "time", value_parser = values::count)]
+    pub(crate) replay_rounds: Option<u64>,
+    /// Only datagrams from or to these ports
+    #[arg(long, value_name = "PORT[-PORT]", requires = "replay")]
+    pub(crate) replay_port: Option<Ports>,
+    /// Only datagrams from or to this address
+    #[arg(long, value_name = "ADDRESS", requires = "replay")]
+    pub(crate) replay_address: Option<std::net::IpAddr>,
+}
+
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Print one JSON record (weir.run/1) at the end instead of text
@@ -393,7 +422,7 @@ pub(crate) struct OutputArgs {
     pub(crate) no_store: bool,
 }
 
-/// Flags of repetition, and flags that are not implemented yet, which are parsed so that the refusal can explain them.
+/// Flags that repeat a test, and the flag of a file, which a repeated test does not have.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
@@ -407,7 +436,8 @@ pub(crate) struct LaterArgs {
     /// deviation of the first runs determines the number (Stein's two stages), at most 100
     #[arg(long, value_name = "PERCENT", value_parser = values::percentage)]
     pub(crate) precision: Option<f64>,
-    #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
+    /// The same as --content file:FILE
+    #[arg(short = 'F', long = "file", value_name = "FILE", help_heading = "Traffic", conflicts_with_all = ["content", "replay", "plan", "profile"])]
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -434,6 +464,15 @@ impl TrafficArgs {
             (None, None) if self.udp_lite => Transport::udp_lite().name(),
             (None, None) => TransportName::default(),
         }
+    }
+
+    /// Whether a flag names the transport.
+    pub(crate) fn names_transport(&self) -> bool {
+        self.transport.is_some()
+            || self.udp
+            || self.udp_lite
+            || self.multicast.is_some()
+            || self.broadcast.is_some()
     }
 
     /// The sending directions, one for each group of connections.

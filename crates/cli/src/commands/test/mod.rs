@@ -10,6 +10,7 @@ mod output;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_tests;
+pub(crate) mod source;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
@@ -44,6 +45,7 @@ use hooks::Hooks;
 use live::Controls;
 use output::{Options, Outputs};
 use plan::Planned;
+use source::Source;
 
 /// Maximum length of a plan file, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
@@ -57,13 +59,14 @@ struct Prepared {
     on_path: Option<EmulatorOnPath>,
     emulator: Option<Watched>,
     hooks: Hooks,
+    source: Option<Source>,
 }
 
 /// Runs the command; prints errors itself, in the form that the flags request.
 pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     let ready = job_of(args).and_then(|job| match job {
         None => Ok(None),
-        Some((job, key)) => prepare(job, key, &args.output, words).map(Some),
+        Some((job, key, source)) => prepare(job, key, source, &args.output, words).map(Some),
     });
     run_prepared(ready.map_err(|error| error.named_as_typed(words)), ErrorForm::of(words))
 }
@@ -73,7 +76,7 @@ pub(crate) fn run_job(job: TestJob) -> i32 {
     let ready = resolved(job).and_then(|(job, key)| {
         let output = OutputArgs { json_stream: true, ..OutputArgs::default() };
         let words = ["weir", "job"].map(OsString::from);
-        prepare(job, key, &output, &words).map(Some)
+        prepare(job, key, None, &output, &words).map(Some)
     });
     run_prepared(ready, ErrorForm::Stream)
 }
@@ -94,12 +97,19 @@ fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i
     }
 }
 
-/// The job that the flags define, with its key. `None` if a plan was saved and there is nothing to run.
-fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
+/// A job with its key and the data of a file, which only flags name.
+type Asked = (TestJob, Option<Key>, Option<Source>);
+
+/// The job that the flags define. `None` if a plan was saved and there is nothing to run.
+fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
     let file = args.general.plan.as_deref().map(read_plan).transpose()?;
-    let Planned { plan, host, nominal_auto, connect_timeout } =
+    let Planned { mut plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
     apart(&named(args))?;
+    let source = Source::open(args)?;
+    if let Some(source) = &source {
+        source.fit(&mut plan, args)?;
+    }
     let (key, warnings) = args.key.resolve()?;
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if let Some(path) = &args.general.save_plan {
@@ -135,7 +145,7 @@ fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
         packet_log: output.packet_log.clone(),
         connect_timeout: span(connect_timeout),
     };
-    Ok(Some((job, key)))
+    Ok(Some((job, key, source)))
 }
 
 fn span(time: Duration) -> Span {
@@ -165,6 +175,7 @@ fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
 fn prepare(
     job: TestJob,
     key: Option<Key>,
+    source: Option<Source>,
     output: &OutputArgs,
     words: &[OsString],
 ) -> Result<Prepared, CliError> {
@@ -195,6 +206,7 @@ fn prepare(
             spin: threads.spin,
             nominal_auto: job.nominal_of_interface,
             start_at_ns: job.start_at_ns,
+            supply: source.as_ref().map(|source| source.supply.clone()),
             ..ClientConfig::new(plan, job.host.unwrap_or_default())
         },
         outputs,
@@ -203,6 +215,7 @@ fn prepare(
         on_path: job.emulator,
         emulator,
         hooks: Hooks { before: output.before.clone(), after: output.after.clone() },
+        source,
     })
 }
 
@@ -230,6 +243,8 @@ impl Prepared {
 fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
     let (key, output) = (&args.key, &args.output);
     let read = [
+        ("--replay", &args.replay.replay),
+        ("-F/--file", &args.later.file),
         ("--plan", &args.general.plan),
         ("--key-file", &key.key_file),
         ("--passphrase-file", &key.passphrase_file),
@@ -240,7 +255,8 @@ fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
         ("--packet-log", &output.packet_log),
         ("--logfile", &output.logfile),
     ];
-    let read = read.into_iter().map(|(flag, path)| (flag, path, false));
+    let content = args.traffic.content.as_ref().map(|content| ("--content", &content.path));
+    let read = read.into_iter().chain(content).map(|(flag, path)| (flag, path, false));
     let all = read.chain(written.into_iter().map(|(flag, path)| (flag, path, true)));
     let named =
         all.filter_map(|(flag, path, is_written)| Some((flag, path.as_deref()?, is_written)));
@@ -272,6 +288,9 @@ fn execute(
             return error.exit_code();
         }
     };
+    if let Some(source) = job.source.as_ref().filter(|_| job.outputs.is_text()) {
+        note(&source.text());
+    }
     let shows_progress = job.outputs.is_text() && stderr().is_terminal();
     if shows_progress {
         let plan = &job.config.plan;
@@ -310,6 +329,7 @@ fn execute(
     let record = record.map(|mut record| {
         job.identity.stamp(&mut record);
         user_data::add_calibration(&mut record);
+        record.data_source = job.source.take().map(|source| source.described);
         if let Some(Err(reason)) = job.emulator.take().map(|e| e.finish(&mut record)) {
             warn("emulator-not-read", &format!("{reason}: its losses are not attributed"));
         }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use weir_model::ModelError;
 use weir_model::names::Host;
 use weir_model::plan::{
-    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, TransportName,
+    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, Transport, TransportName,
 };
 use weir_model::units::{ByteSize, RateLimit, Seed};
 
-use super::args::{LaterArgs, TestArgs};
+use super::args::TestArgs;
 use super::flags::{Flag, flag_of_field, spelled, with_flags};
 use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
@@ -41,7 +41,6 @@ pub(crate) fn plan(
     file: Option<&str>,
     fresh_seed: Seed,
 ) -> Result<Planned, CliError> {
-    refuse_later(&args.later)?;
     refuse_transport_as_title(args)?;
     if args.general.plan.is_some()
         && let Some(flag) = args.flags().iter().find(|flag| flag.is_given)
@@ -127,6 +126,9 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     let mut like = ConnectionFields::default();
     args.apply(&mut plan, &mut like);
     like.transport = traffic.transport(&args.host);
+    if args.replay.replay.is_some() && !traffic.names_transport() && like.transport.ip() {
+        like.transport = Transport::udp().name();
+    }
     if like.transport.echoes() {
         echo(&mut like);
     }
@@ -276,19 +278,6 @@ fn device(args: &TestArgs) -> Result<Option<String>, CliError> {
     }
 }
 
-/// Refuses flags that are not implemented yet.
-fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
-    let given = [(
-        later.file.is_some(),
-        "-F/--file",
-        "sending a file comes later; --content names what is sent",
-    )];
-    match given.iter().find(|(set, ..)| *set) {
-        Some((_, flag, why)) => Err(CliError::NotYet { flag: (*flag).into(), why: (*why).into() }),
-        None => Ok(()),
-    }
-}
-
 /// Refuses `-T UDP` without `-u`: in D-ITG, -T is the transport.
 fn refuse_transport_as_title(args: &TestArgs) -> Result<(), CliError> {
     let Some(title) = args.output.title.as_deref().filter(|_| args.general.plan.is_none()) else {
@@ -345,7 +334,7 @@ fn flag_that_gave(field: &str, given: &str) -> Option<String> {
 }
 
 /// A refusal of the plan, with the flag that set the field.
-fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
+pub(super) fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
     let flag = match &error {
         ModelError::Field { field, .. } => args.flag_of(field),
         _ => None,

@@ -25,8 +25,8 @@ struct Seen {
 type Script = Box<dyn FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>>;
 
 fn prepared(args: &TestArgs, words: &[OsString]) -> Result<Prepared, CliError> {
-    let (job, key) = job_of(args)?.unwrap();
-    prepare(job, key, &args.output, words)
+    let (job, key, source) = job_of(args)?.unwrap();
+    prepare(job, key, source, &args.output, words)
 }
 
 /// Runs a command line against a script, with its output in a logfile.

@@ -85,6 +85,7 @@ choice_of_laws! {
     {
         constant: Constant,
         uniform: Uniform,
+        recorded: Recorded,
     }
     of ByteSize {
         exponential: Exponential,
@@ -117,6 +118,12 @@ impl Size {
     pub fn is_constant(&self) -> bool {
         let SizeMoments { min_bytes, max_bytes, .. } = self.moments();
         min_bytes == max_bytes
+    }
+
+    /// Whether only the sender knows the size of each packet.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Size::Recorded(_))
     }
 
     /// The number of tables that it draws from.

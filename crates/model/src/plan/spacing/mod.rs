@@ -96,6 +96,7 @@ choice_of_laws! {
         constant: Constant,
         uniform: Uniform,
         on_off: OnOff,
+        recorded: Recorded,
     }
     of Interval {
         exponential: Exponential,
@@ -133,6 +134,12 @@ impl Spacing {
     #[must_use]
     pub fn is_constant(&self) -> bool {
         self.moments().variation == 0.0
+    }
+
+    /// Whether only the sender knows the intervals.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Spacing::Recorded(_))
     }
 
     pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {

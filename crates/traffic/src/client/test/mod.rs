@@ -217,6 +217,7 @@ pub(super) async fn run(
         let (server, events, log) = (connected.remote, events.clone(), log.clone());
         let timeout = u64::try_from(config.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
         let (clock, meter) = (config.clock.clone(), meter.clone());
+        let supply = config.supply.clone();
         let (specs, has_udp) =
             (specs.clone(), specs.iter().any(|s| s.connection.transport.datagrams()));
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -232,6 +233,7 @@ pub(super) async fn run(
                 log,
                 meter: meter.clone(),
                 streams,
+                supply,
             };
             // Streams need no datagrams: where UDP is blocked, the test does not wait long for probes.
             let probe = |patience| {
