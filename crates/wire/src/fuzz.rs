@@ -200,6 +200,11 @@ pub fn fuzz_packet(data: &[u8]) {
     }
 }
 
+/// Remapped frames: correct checksums stay correct, and no frame becomes invalid.
+pub fn fuzz_remap(data: &[u8]) {
+    crate::remap::fuzz(data);
+}
+
 fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
     let within = |part: &[u8]| assert!(data.as_ptr_range().end >= part.as_ptr_range().end);
     if let Some(view) = &packet.ethernet {
@@ -415,5 +420,6 @@ mod tests {
         assert!(corpus[..2].iter().all(|frame| Packet::from_ethernet(frame).is_ok()));
         assert!(corpus[2..].iter().all(|packet| Packet::from_ip(packet).is_ok()));
         replay(&corpus, fuzz_packet);
+        replay(&corpus, fuzz_remap);
     }
 }

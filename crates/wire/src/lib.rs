@@ -12,7 +12,8 @@
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
 //! * [`header`]: the header of measured datagrams, native or another tool's;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
-//! * [`packet`] and [`checksum`]: Ethernet, IP and transport views over a frame, and Internet checksums.
+//! * [`packet`], [`checksum`] and [`remap`]: Ethernet, IP and transport views over a frame, Internet checksums, and
+//!   other addresses in a frame.
 //!
 //! ```
 //! use weir_model::plan::HeaderFormat;
@@ -39,4 +40,5 @@ pub mod header;
 pub mod packet;
 pub mod packets;
 pub mod preface;
+pub mod remap;
 mod sip;
