@@ -62,7 +62,7 @@ pub(crate) fn add(
     }
     if one_sided {
         let text = format!(
-            "{} has no report of the far end: the figures are those of this host alone",
+            "the far end ({}) does not report: the figures are those of this host alone",
             record.peer
         );
         out.push(Warning::new("one-sided", Severity::Info, text));

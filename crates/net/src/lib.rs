@@ -38,6 +38,7 @@ pub mod clock;
 pub mod counters;
 pub mod error;
 pub mod file;
+pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod host;

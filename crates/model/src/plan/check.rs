@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ModelError;
 use crate::content::Content;
-use crate::names::{Host, is_device};
+use crate::names::{Host, HostKind, is_device};
 use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
 
@@ -94,13 +94,12 @@ impl Plan {
                 );
             }
         }
-        let echoes = |c: &&Connection| c.transport.echoes();
-        if let (Some(echo), Some(other)) =
-            (self.connections.iter().find(echoes), self.connections.iter().find(|c| !echoes(c)))
+        let names = || self.connections.iter().map(|c| c.transport.name());
+        if let Some(alone) = names().find(|name| !name.has_server())
+            && let Some(other) = names().find(|name| *name != alone)
         {
-            let (echo, other) = (echo.transport.name(), other.transport.name());
-            let given = format!("{echo} along with {other}");
-            let accepted = format!("{echo} alone, which has no server, or none of it");
+            let given = format!("{alone} along with {other}");
+            let accepted = format!("{alone} alone, which has no server, or none of it");
             return refuse("connection", given, &accepted);
         }
         if flows > MAX_FLOWS {
@@ -112,8 +111,8 @@ impl Plan {
     /// Checks the host of a connection against its transport and the family.
     fn check_host(&self, i: usize, c: &Connection, host: &Host) -> Result<(), ModelError> {
         let transport = c.transport.name();
-        if transport.ip() == host.is_path() {
-            let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
+        if transport.host_kind() != host.kind() {
+            let with = TransportName::ALL.iter().filter(|name| name.host_kind() == host.kind());
             return Err(ModelError::Field {
                 field: format!("connection[{i}].transport"),
                 given: format!("{transport} with the host {}", host.name),
@@ -126,7 +125,7 @@ impl Plan {
             ("device", self.device.clone()),
         ];
         if let Some((field, Some(given))) = of_ip.into_iter().find(|(_, v)| v.is_some())
-            && host.is_path()
+            && host.kind() != HostKind::Network
         {
             return Err(ModelError::Field {
                 field: field.into(),
@@ -403,6 +402,14 @@ impl Connection {
             let given = format!("{} with content {}", self.spacing, self.content);
             let accepted = "a law of its own, or content file (`weir test --replay`)";
             return Some(("spacing", given, accepted));
+        }
+        if self.transport.replays_frames() && !is_file {
+            let given = format!("{} with transport {}", self.content, self.transport.name());
+            return Some((
+                "content",
+                given,
+                "file: the frames of a capture (`weir test --replay`)",
+            ));
         }
         if !is_file {
             return None;

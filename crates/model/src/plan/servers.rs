@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
-use crate::names::{HOST_FORMS, Host};
+use crate::names::{HOST_FORMS, Host, HostKind};
 
 /// A stream: the index of its connection among the distinct ones, and how many like it its server has before.
 type StreamIndex = (usize, u32);
@@ -35,7 +35,7 @@ impl Server {
     pub fn label(&self) -> String {
         match self.port {
             DEFAULT_PORT => self.host.clone(),
-            _ if self.host.starts_with(crate::names::UNIX) => self.host.clone(),
+            _ if HostKind::of(&self.host) != HostKind::Network => self.host.clone(),
             port if self.host.contains(':') => format!("[{}]:{port}", self.host),
             port => format!("{}:{port}", self.host),
         }
@@ -108,7 +108,7 @@ impl Plan {
         let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.port);
         let port = connection.port.or(own.as_ref().and_then(|own| own.port)).unwrap_or(default);
         let Some(host) = own.or(of_plan) else { return Ok(None) };
-        if let (true, Some(port)) = (host.is_path(), connection.port) {
+        if let (true, Some(port)) = (host.kind() != HostKind::Network, connection.port) {
             return Err(ModelError::Field {
                 field: at("port"),
                 given: format!("{port} with the host {}", host.name),

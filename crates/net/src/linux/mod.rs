@@ -7,6 +7,7 @@ pub(crate) mod control_message;
 pub(crate) mod counters;
 pub(crate) mod error_queue;
 pub(crate) mod ethtool;
+pub(crate) mod frame;
 pub(crate) mod host;
 pub(crate) mod interface;
 pub(crate) mod memfile;

@@ -72,6 +72,11 @@ pub fn interface(name: &str) -> Result<Interface> {
 }
 
 /// Not available.
+pub fn open_sender(interface: &Interface, _: usize) -> Result<crate::udp::UdpSocket> {
+    unsupported("send frames on", &interface.name)
+}
+
+/// Not available.
 pub fn qdiscs() -> Result<Vec<Qdisc>> {
     unsupported("list", "queueing disciplines")
 }

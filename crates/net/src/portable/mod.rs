@@ -23,6 +23,7 @@ pub(crate) use batch as send_batch;
 pub(crate) use host as capability;
 pub(crate) use host as counters;
 pub(crate) use host as ethtool;
+pub(crate) use host as frame;
 pub(crate) use host as interface;
 #[cfg(unix)]
 use unix as native;

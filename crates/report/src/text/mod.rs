@@ -11,7 +11,7 @@ pub use summary::summary;
 pub use wrap::hanging;
 
 use weir_model::counted;
-use weir_model::names::UNIX;
+use weir_model::names::HostKind;
 use weir_model::plan::{Direction, Server, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
@@ -64,8 +64,8 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             let labels: Vec<String> = servers.iter().map(Server::label).collect();
             format!("{} servers: {}", servers.len(), labels.join(", "))
         }
-        // The path of a Unix socket has no port.
-        [one] if one.host.starts_with(UNIX) => one.host.clone(),
+        // Only a host of a network has a port.
+        [one] if HostKind::of(&one.host) != HostKind::Network => one.host.clone(),
         _ if plan.connections.iter().any(|c| c.transport.echoes()) => {
             format!("{} by ICMP echo", plan.host.as_deref().unwrap_or("the host"))
         }

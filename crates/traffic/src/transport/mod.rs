@@ -6,6 +6,7 @@
 //! a flow was greeted on the socket that carries it.
 
 mod broadcast;
+mod frames;
 mod group;
 mod icmp;
 mod mptcp;
@@ -28,6 +29,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 
 use crate::Address;
 
+pub(crate) use frames::FrameSocket;
 pub(crate) use group::{destination, group_options};
 pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
@@ -174,6 +176,8 @@ enum Implementation {
     Group(&'static dyn GroupTransport),
     /// Echo requests, which need no server ([`EchoSocket`]).
     Echo,
+    /// Frames, which have no known receiver ([`FrameSocket`]).
+    Frames,
 }
 
 /// The registration: a transport's line here and its `mod` line above.
@@ -186,6 +190,7 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
         TransportName::Multicast => Implementation::Group(&multicast::Multicast),
         TransportName::Icmp => Implementation::Echo,
+        TransportName::Frames => Implementation::Frames,
         TransportName::Broadcast => Implementation::Group(&broadcast::Broadcast),
         TransportName::UdpLite => Implementation::Datagrams(&udp_lite::UdpLite),
     }
@@ -229,7 +234,7 @@ pub(crate) fn unavailable(name: TransportName) -> Option<String> {
         Implementation::Stream(transport) => transport.unavailable(),
         Implementation::Datagrams(transport) => transport.unavailable(),
         Implementation::Echo => icmp::unavailable(),
-        Implementation::Passed(_) | Implementation::Group(_) => None,
+        Implementation::Passed(_) | Implementation::Group(_) | Implementation::Frames => None,
     }
 }
 

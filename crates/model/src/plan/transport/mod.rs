@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod description;
+mod frames;
 pub(super) mod icmp;
 mod mptcp;
 mod multicast;
@@ -128,6 +129,8 @@ transports! {
     Broadcast: broadcast(broadcast::BroadcastOptions),
     /// ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
     Icmp: icmp(icmp::IcmpOptions),
+    /// Frames of a capture, sent on an interface as they are; the host is interface:NAME.
+    Frames: frames(frames::FramesOptions),
 }
 
 impl Transport {

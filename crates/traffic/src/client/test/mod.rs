@@ -32,7 +32,7 @@ use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::streams::Streams;
-use super::{ClientConfig, Event, Failure, echo};
+use super::{ClientConfig, Event, Failure, alone};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -138,8 +138,8 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    if echo::is_echo(&config.plan) {
-        return echo::run(config, control, stop, observe).await;
+    if alone::is_alone(&config.plan) {
+        return alone::run(config, control, stop, observe).await;
     }
     let Control { mut asked, engine, gate, streams } = control;
     let meter = Meter::default();
