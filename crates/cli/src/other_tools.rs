@@ -18,7 +18,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (
         &["tcpreplay"],
-        "weir test HOST --replay FILE, which sends the UDP datagrams of a capture to a server that measures",
+        "weir test interface:NAME --replay FILE, or weir test HOST --replay FILE to a server that measures",
     ),
     (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
 ];
@@ -34,8 +34,8 @@ const VERBS: &[(&str, &[&str], &str)] = &[
     ("", &["emulate", "emulator", "shape"], "weir impair A B"),
     ("", &["scenario", "campaign"], "weir run FILE"),
     ("", &["check"], "weir doctor, or weir run FILE --check"),
-    ("", &["replay"], "weir test HOST --replay FILE"),
-    ("", &["ping"], "weir test HOST; every test measures round trips, idle and under load"),
+    ("", &["replay"], "weir test HOST --replay FILE, or weir test interface:NAME --replay FILE"),
+    ("", &["ping"], "weir test HOST --icmp"),
     ("runs", &["compare", "cmp"], "weir runs diff A B"),
     ("runs", &["delete", "del", "remove"], "weir runs rm RUN"),
     ("runs", &["ls", "history", "log"], "weir runs list"),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::content::Content;
+use weir_model::impairment::Prefix;
 use weir_model::names::is_device;
 use weir_model::plan::{
     DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName, VoiceCodec,
@@ -125,6 +126,57 @@ impl FromStr for Ports {
         let both = if text.contains('-') { text.to_owned() } else { format!("{text}-{text}") };
         let range = ports(&both).map(Ports);
         range.map_err(|_| "expected PORT or FIRST-LAST with ports 1 to 65535".into())
+    }
+}
+
+/// An address or prefix and what replaces it: `FROM=TO`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AddressPair(pub(crate) Prefix, pub(crate) Prefix);
+
+impl FromStr for AddressPair {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text.split_once('=').and_then(|(from, to)| {
+            let (from, to): (Prefix, Prefix) = (from.parse().ok()?, to.parse().ok()?);
+            let is_alike =
+                from.length == to.length && from.address.is_ipv4() == to.address.is_ipv4();
+            is_alike.then_some(AddressPair(from, to))
+        });
+        pair.ok_or_else(|| {
+            "expected FROM=TO with two addresses, or two prefixes of one length, such as 10.1.0.0/16=192.168.0.0/16"
+                .into()
+        })
+    }
+}
+
+/// A port and what replaces it: `FROM=TO`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PortPair(pub(crate) u16, pub(crate) u16);
+
+impl FromStr for PortPair {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text
+            .split_once('=')
+            .and_then(|(from, to)| Some(PortPair(from.parse().ok()?, to.parse().ok()?)));
+        pair.ok_or_else(|| "expected FROM=TO with ports 0 to 65535, such as 80=8080".into())
+    }
+}
+
+/// A MAC address: `02:00:00:00:00:01`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mac(pub(crate) [u8; 6]);
+
+impl FromStr for Mac {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = text.split([':', '-']).map(|part| {
+            let is_byte = part.len() == 2;
+            u8::from_str_radix(part, 16).ok().filter(|_| is_byte)
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
+        mac.ok_or_else(|| "expected six bytes such as 02:00:00:00:00:01".into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_model::names::UNIX;
+use weir_model::names::HostKind;
 use weir_model::plan::{
     CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
     Transport, TransportName, VoiceCodec,
@@ -16,7 +16,8 @@ use weir_report::Units;
 use super::flags::flags;
 use super::source::ReplaySpeed;
 use crate::commands::values::{
-    self, Bind, ContentSource, Cpus, GroupAddress, Label, Nominal, Ports,
+    self, AddressPair, Bind, ContentSource, Cpus, GroupAddress, Label, Mac, Nominal, PortPair,
+    Ports,
 };
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
@@ -339,7 +340,8 @@ flags! {
 #[command(next_help_heading = "Replay")]
 pub(crate) struct ReplayArgs {
     /// Send the UDP datagrams of this capture (pcap or pcapng) with their sizes, times and payloads. The data header
-    /// replaces the first bytes of each; --header none leaves them and only counts packets. All other packets are left out
+    /// replaces the first bytes of each; --header none leaves them and only counts packets. All other packets are left out.
+    /// With HOST interface:NAME, all frames are sent on that interface as they are
     #[arg(
         long,
         value_name = "FILE",
@@ -358,6 +360,21 @@ pub(crate) struct ReplayArgs {
     /// Only datagrams from or to this address
     #[arg(long, value_name = "ADDRESS", requires = "replay")]
     pub(crate) replay_address: Option<std::net::IpAddr>,
+    /// With HOST interface:NAME: replace this address, or prefix of the same length, in IP and ARP; may be repeated
+    #[arg(long, value_name = "FROM=TO", requires = "replay")]
+    pub(crate) map_address: Vec<AddressPair>,
+    /// With HOST interface:NAME: replace this port of TCP, UDP and UDP-Lite; may be repeated
+    #[arg(long, value_name = "FROM=TO", requires = "replay")]
+    pub(crate) map_port: Vec<PortPair>,
+    /// With HOST interface:NAME: source MAC address of all frames
+    #[arg(long, value_name = "MAC", requires = "replay")]
+    pub(crate) source_mac: Option<Mac>,
+    /// With HOST interface:NAME: destination MAC address of all frames
+    #[arg(long, value_name = "MAC", requires = "replay")]
+    pub(crate) destination_mac: Option<Mac>,
+    /// With HOST interface:NAME: compute all checksums anew; those of a capture on its sender may be incomplete
+    #[arg(long, requires = "replay")]
+    pub(crate) fix_checksums: bool,
 }
 
 #[derive(Debug, Default, Args)]
@@ -449,14 +466,16 @@ impl LaterArgs {
 }
 
 impl TrafficArgs {
-    /// The transport that these flags name; without a flag, the path of a Unix socket implies a transport without IP.
+    /// The transport that these flags name; without a flag, the path of a Unix socket and an interface imply one.
     pub(crate) fn transport(&self, hosts: &[String]) -> TransportName {
-        let is_path = hosts.iter().any(|host| host.starts_with(UNIX));
-        let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
-        let of_path = without_ip.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
-        match (self.transport, of_path) {
+        let kinds = hosts.iter().map(|host| HostKind::of(host));
+        let other = kinds.into_iter().find(|kind| *kind != HostKind::Network);
+        let of_host = TransportName::ALL.iter().find(|name| {
+            other == Some(name.host_kind()) && (name.datagrams() == self.udp || !name.has_server())
+        });
+        match (self.transport, of_host) {
             (Some(named), _) => named,
-            (None, Some(of_path)) => *of_path,
+            (None, Some(of_host)) => *of_host,
             (None, None) if self.multicast.is_some() => Transport::multicast().name(),
             (None, None) if self.broadcast.is_some() => Transport::broadcast().name(),
             (None, None) if self.udp => Transport::udp().name(),

@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
+use weir_model::content::Content;
 use weir_model::names::Host;
 use weir_model::plan::{
-    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, Transport, TransportName,
+    Connection, ConnectionFields, Family, HeaderFormat, Plan, Shape, TrafficProfile, Transport,
+    TransportName,
 };
 use weir_model::units::{ByteSize, RateLimit, Seed};
 
@@ -131,6 +133,10 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     }
     if like.transport.echoes() {
         echo(&mut like);
+    }
+    if like.transport.replays_frames() && args.replay.replay.is_some() {
+        like.content = Content::File;
+        like.header = rate.header.unwrap_or(HeaderFormat::None);
     }
     if let Some(group) = traffic.multicast.or(traffic.broadcast) {
         (like.group, like.group_port) = (Some(group.address), group.port);
