@@ -11,6 +11,7 @@
 //! * [`frame`]: length-prefixed messages on the control connection;
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
 //! * [`header`]: the header of measured datagrams, native or another tool's;
+//! * [`ethernet`]: the header of frames that carry datagrams without IP;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
 //! * [`packet`] and [`checksum`]: Ethernet, IP and transport views over a frame, and Internet checksums.
 //!
@@ -32,6 +33,7 @@ pub mod control;
 pub mod crc32;
 pub mod datagram;
 pub mod echo;
+pub mod ethernet;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
