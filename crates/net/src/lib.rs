@@ -37,6 +37,7 @@ pub mod capability;
 pub mod clock;
 pub mod counters;
 pub mod error;
+pub mod ethernet;
 pub mod file;
 #[doc(hidden)]
 pub mod fuzz;

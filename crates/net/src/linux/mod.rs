@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod control_message;
 pub(crate) mod counters;
 pub(crate) mod error_queue;
+pub(crate) mod ethernet;
 pub(crate) mod ethtool;
 pub(crate) mod host;
 pub(crate) mod interface;

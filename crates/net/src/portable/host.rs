@@ -87,6 +87,11 @@ pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
 }
 
 /// Not available.
+pub fn neighbour_mac(_: u32, address: IpAddr) -> Result<Option<[u8; 6]>> {
+    unsupported("look up the neighbour", &address.to_string())
+}
+
+/// Not available.
 pub fn hardware(_interface: &Interface) -> Hardware {
     Hardware::default()
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod clock;
+pub(crate) mod ethernet;
 pub(crate) mod host;
 pub(crate) mod memfile;
 pub mod passing;
