@@ -249,7 +249,7 @@ const MAX_SIZES: u64 = 100_000;
 
 /// Datagrams that don't fit into a packet of the path.
 fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
-    let datagrams = f.transport.headers().filter(|_| f.transport.datagrams());
+    let datagrams = f.transport.headers().filter(|_| f.transport.datagrams() && f.transport.ip());
     let (Some(mtu), Some(headers)) = (path_mtu_bytes, datagrams) else { return };
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
     let shape = LinkShape {

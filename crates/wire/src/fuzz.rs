@@ -363,6 +363,7 @@ mod tests {
             tcp_port: 1,
             udp_port: 2,
             flow_ports: vec![(1, 2)],
+            mac: Some("02:00:00:00:00:01".into()),
         };
         let server = [
             ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },

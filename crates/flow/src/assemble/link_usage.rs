@@ -50,8 +50,12 @@ const SAMPLE: u64 = 4096;
 
 /// Bits of a flow as received: payload, IP, Ethernet, wire.
 fn level_bits(f: &Flow, r: &Receiver, mtu: u32, seed: Seed) -> [f64; 4] {
-    let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
     let carrier = f.carried_by.unwrap_or(f.transport);
+    let family = match f.family {
+        _ if carrier.frames() => LinkFamily::NoIp,
+        Some(Family::Ipv6) => LinkFamily::Ipv6,
+        _ => LinkFamily::Ipv4,
+    };
     let Some(headers) = carrier.headers() else { return [0.0; 4] };
     let tcp = f.tcp.as_ref();
     let (transport, packet) = if carrier.segments() {

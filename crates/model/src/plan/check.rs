@@ -111,8 +111,8 @@ impl Plan {
     /// Checks the host of a connection against its transport and the family.
     fn check_host(&self, i: usize, c: &Connection, host: &Host) -> Result<(), ModelError> {
         let transport = c.transport.name();
-        if transport.ip() == host.is_path() {
-            let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
+        if transport.has_path() != host.is_path() {
+            let with = TransportName::ALL.iter().filter(|name| name.has_path() == host.is_path());
             return Err(ModelError::Field {
                 field: format!("connection[{i}].transport"),
                 given: format!("{transport} with the host {}", host.name),

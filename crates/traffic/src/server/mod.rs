@@ -59,6 +59,9 @@ pub struct Limits {
     pub session_joins: u64,
     /// Maximum number of multicast memberships of all sessions.
     pub joins: u64,
+    /// Maximum number of flows of all sessions that are sent as frames of a link: every arriving frame is compared with
+    /// each.
+    pub frame_flows: u64,
     /// How long a client may take to read its report: its session ends when it reads nothing, or not all, in time.
     pub report: ReportTimeout,
 }
@@ -75,6 +78,7 @@ impl Default for Limits {
             multicast_scope: Some(Scope::Admin),
             session_joins: 32,
             joins: 256,
+            frame_flows: 256,
             report: ReportTimeout::default(),
         }
     }

@@ -375,6 +375,7 @@ pub(crate) struct Load {
     pub(crate) half_open: AtomicU64,
     pub(crate) large_plans: AtomicU64,
     pub(crate) joins: AtomicU64,
+    pub(crate) frame_flows: AtomicU64,
 }
 
 /// A part of a limit, released when dropped.

@@ -6,6 +6,7 @@
 //! a flow was greeted on the socket that carries it.
 
 mod broadcast;
+mod ethernet;
 mod group;
 mod icmp;
 mod mptcp;
@@ -28,6 +29,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 
 use crate::Address;
 
+pub(crate) use ethernet::{AwaitedFrames, LinkEnd};
 pub(crate) use group::{destination, group_options};
 pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
@@ -172,6 +174,8 @@ enum Implementation {
     Datagrams(&'static dyn DatagramTransport),
     Passed(&'static dyn PassedTransport),
     Group(&'static dyn GroupTransport),
+    /// Frames of a link ([`LinkEnd`]).
+    Frames,
     /// Echo requests, which need no server ([`EchoSocket`]).
     Echo,
 }
@@ -185,6 +189,7 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::Unix => Implementation::Stream(&unix::Unix),
         TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
         TransportName::Multicast => Implementation::Group(&multicast::Multicast),
+        TransportName::Ethernet => Implementation::Frames,
         TransportName::Icmp => Implementation::Echo,
         TransportName::Broadcast => Implementation::Group(&broadcast::Broadcast),
         TransportName::UdpLite => Implementation::Datagrams(&udp_lite::UdpLite),
@@ -223,11 +228,20 @@ pub(crate) fn group(spec: &FlowSpec) -> Option<&'static dyn GroupTransport> {
     }
 }
 
+/// The flows of a session that are sent as frames of a link.
+pub(crate) fn frames(specs: &[FlowSpec]) -> impl Iterator<Item = &FlowSpec> + Clone {
+    let is_frames = |spec: &&FlowSpec| {
+        matches!(implementation(spec.connection.transport.name()), Implementation::Frames)
+    };
+    specs.iter().filter(is_frames)
+}
+
 /// Why this host lacks a transport: what is missing, and where to look.
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),
         Implementation::Datagrams(transport) => transport.unavailable(),
+        Implementation::Frames => ethernet::unavailable(),
         Implementation::Echo => icmp::unavailable(),
         Implementation::Passed(_) | Implementation::Group(_) => None,
     }

@@ -5,6 +5,7 @@
 mod faults_common;
 
 mod cast;
+mod ethernet;
 mod faults;
 mod header;
 mod hostile;

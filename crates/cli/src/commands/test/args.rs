@@ -100,15 +100,19 @@ flags! {
         /// Send UDP-Lite datagrams; the same as --transport udp-lite
         #[arg(long, conflicts_with = "udp")]
         udp_lite: bool => transport,
+        /// Send Ethernet frames without IP (EtherType 0x88B5) to a server on the same link; both ends need CAP_NET_RAW; the same as
+        /// --transport ethernet
+        #[arg(long, conflicts_with_all = ["udp", "udp_lite"])]
+        ethernet: bool => transport,
         /// Send ICMP echo requests, which any host answers: no server is needed; the same as --transport icmp [default: 1pps of 56 bytes]
-        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "ethernet", "multicast", "broadcast"])]
         icmp: bool => transport,
         /// Send UDP datagrams to this multicast group; each HOST joins it and is a receiver of the same stream [default port: 9348]
-        #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "broadcast"])]
+        #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "ethernet", "broadcast"])]
         multicast: Option<GroupAddress> => group,
         /// Send UDP datagrams to this broadcast address, 255.255.255.255 or that of a network; each HOST is a receiver of the
         /// same stream [default port: 9348]
-        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = values::group_address, conflicts_with = "udp_lite")]
+        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "ethernet"])]
         broadcast: Option<GroupAddress> => group,
         /// Multicast: receivers join for this sender only (IGMPv3, MLDv2)
         #[arg(long, visible_alias = "ssm")]
@@ -120,7 +124,7 @@ flags! {
         #[arg(long, value_name = "TIME")]
         leave_after: Option<Span> => connection.leave_after,
         /// Transport [default: tcp]
-        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "icmp", "multicast", "broadcast"])]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "ethernet", "icmp", "multicast", "broadcast"])]
         transport: Option<TransportName> => transport,
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
@@ -422,8 +426,8 @@ impl TrafficArgs {
     /// The transport that these flags name; without a flag, the path of a Unix socket implies a transport without IP.
     pub(crate) fn transport(&self, hosts: &[String]) -> TransportName {
         let is_path = hosts.iter().any(|host| host.starts_with(UNIX));
-        let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
-        let of_path = without_ip.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
+        let mut with_path = TransportName::ALL.iter().filter(|name| name.has_path());
+        let of_path = with_path.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
         match (self.transport, of_path) {
             (Some(named), _) => named,
             (None, Some(of_path)) => *of_path,
@@ -432,6 +436,7 @@ impl TrafficArgs {
             (None, None) if self.udp => Transport::udp().name(),
             (None, None) if self.icmp => Transport::icmp().name(),
             (None, None) if self.udp_lite => Transport::udp_lite().name(),
+            (None, None) if self.ethernet => Transport::ethernet().name(),
             (None, None) => TransportName::default(),
         }
     }

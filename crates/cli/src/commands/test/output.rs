@@ -192,7 +192,7 @@ impl Outputs {
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
         self.exporter.iter().for_each(|exporter| exporter.flows(specs));
         // A Unix socket has no address family.
-        if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
+        if specs.iter().any(|spec| !spec.connection.transport.has_path()) {
             self.plan.family = Some(family);
         }
         let start = Start {

@@ -233,7 +233,7 @@ struct Room<'a> {
 struct Shape {
     flows: usize,
     payload_bytes: u64,
-    family: Family,
+    family: LinkFamily,
     header_bytes: u8,
 }
 
@@ -278,6 +278,11 @@ impl Room<'_> {
         let flows = plan.flows(family, MTU_BYTES);
         let payload_bytes = flows.first().map_or(0, |flow| flow.payload_bytes());
         let headers = flows.first().and_then(|f| f.connection.transport.headers());
+        let link_family = match family {
+            _ if flows.first().is_some_and(|f| f.connection.transport.frames()) => LinkFamily::NoIp,
+            Family::Ipv4 => LinkFamily::Ipv4,
+            Family::Ipv6 => LinkFamily::Ipv6,
+        };
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
             return self.refuse("test", "a stream: a search counts datagrams");
         }
@@ -302,7 +307,7 @@ impl Room<'_> {
             Shape {
                 flows: senders * flows.len(),
                 payload_bytes,
-                family,
+                family: link_family,
                 header_bytes: headers.map_or(0, |h| h.bytes),
             },
             rate,
@@ -334,11 +339,8 @@ impl Room<'_> {
                 let Some((nominal, true)) = self.rate("nominal", Some(nominal.as_str()))? else {
                     return self.refuse("nominal", "bits per second of the link, such as 1G");
                 };
-                let family = match shape.family {
-                    Family::Ipv4 => LinkFamily::Ipv4,
-                    Family::Ipv6 => LinkFamily::Ipv6,
-                };
-                let line = LinkShape::new(LinkTransport::datagrams(shape.header_bytes), family)
+                let transport = LinkTransport::datagrams(shape.header_bytes);
+                let line = LinkShape::new(transport, shape.family)
                     .line_rate_packets_per_second(nominal, shape.payload_bytes);
                 if in_bits { line * payload_bits } else { line }
             }

@@ -65,12 +65,22 @@ pub trait Description: Sync {
         false
     }
 
-    /// Whether it runs over IP, with addresses, ports, TOS, TTL and a path MTU.
-    fn ip(&self) -> bool {
-        self.headers().is_some()
+    /// Whether its packets are frames of a link, without IP: both ends must be on that link.
+    fn frames(&self) -> bool {
+        false
     }
 
-    /// Headers in each packet, without those of IP; `None` if its packets are not seen on a link.
+    /// Whether its host is the path of a Unix socket.
+    fn has_path(&self) -> bool {
+        self.headers().is_none()
+    }
+
+    /// Whether it runs over IP, with addresses, ports, TOS, TTL and a path MTU.
+    fn ip(&self) -> bool {
+        !self.has_path() && !self.frames()
+    }
+
+    /// Headers in each packet, without those of IP and Ethernet; `None` if its packets are not seen on a link.
     fn headers(&self) -> Option<Headers>;
 
     /// Whether the system reports on its connections (`TCP_INFO`): retransmissions, congestion window, round

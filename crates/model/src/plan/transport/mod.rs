@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod description;
+mod ethernet;
 pub(super) mod icmp;
 mod mptcp;
 mod multicast;
@@ -126,6 +127,8 @@ transports! {
     Multicast: multicast(multicast::MulticastOptions),
     /// UDP datagrams to a broadcast address of IPv4.
     Broadcast: broadcast(broadcast::BroadcastOptions),
+    /// Ethernet frames without IP, between two interfaces of one link.
+    Ethernet: ethernet(ethernet::EthernetOptions),
     /// ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
     Icmp: icmp(icmp::IcmpOptions),
 }

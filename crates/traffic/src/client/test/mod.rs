@@ -39,7 +39,7 @@ use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::report_timeout::{TimedOut, Waiting};
 use crate::stop::{Stop, StopReason};
-use crate::transport;
+use crate::transport::{self, LinkEnd};
 use crate::{Address, START_NS, TrafficError, clock_identity, host};
 
 /// Silence after which a server counts as unreachable, since it answers each keepalive; longer where keepalives are
@@ -131,6 +131,20 @@ struct Test<'a> {
     warnings: Vec<Warning>,
 }
 
+/// This host's end of the link to the server, if the plan sends frames of it.
+fn link_of(plan: &Plan, server: Address) -> Result<Option<LinkEnd>, TrafficError> {
+    let Some(name) = plan.connections.iter().map(|c| c.transport.name()).find(|t| t.frames())
+    else {
+        return Ok(None);
+    };
+    let found = LinkEnd::towards(server.ip_or_none(), plan.device.as_deref());
+    found.map(Some).map_err(|reason| TrafficError::Input {
+        field: "transport",
+        given: format!("{name} ({reason})"),
+        accepted: "a host on the same Ethernet link".into(),
+    })
+}
+
 /// Runs a test.
 pub(super) async fn run(
     config: ClientConfig,
@@ -169,8 +183,22 @@ pub(super) async fn run(
     // A Unix socket counts as IPv4: no figure of its flows depends on it.
     let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
     observe(Event::Connected { local: connected.local, remote: connected.remote });
-    let path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
+    let mut path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
+    let link = link_of(&config.plan, connected.remote)?;
+    if let Some(link) = &link {
+        path_mtu_bytes = path_mtu_bytes.min(link.mtu_bytes());
+    }
     let specs = config.plan.flows(family, path_mtu_bytes);
+    if let Some(link) = link
+        && let Some((payload_bytes, most)) = link.oversized(transport::frames(&specs))
+    {
+        return Err(TrafficError::Input {
+            field: "payload",
+            given: format!("{payload_bytes} bytes in a frame"),
+            accepted: format!("up to {most} bytes through {}", link.name()),
+        }
+        .into());
+    }
     let mtu = server.map_or(u32::MAX, host::min_path_mtu);
     if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
         let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
