@@ -72,6 +72,14 @@ const FLAGS: &[Flag] = &[
     ("test", &["--time"], |value| value == "TCP_MAERTS", "-R"),
     ("test", &["--time"], |value| value == "TCP_RR", "--rr"),
     ("test", &["--time"], |value| value == "UDP_RR", "-u --rr"),
+    ("test", &["--time"], |value| value == "DLCL_STREAM", "--ethernet"),
+    ("test", &["--time"], |value| value == "DLCL_RR", "--ethernet --rr"),
+    (
+        "test",
+        &["--time"],
+        |value| value == "DLCO_STREAM" || value == "DLCO_RR",
+        "--ethernet: frames without a connection, as in DLCL_STREAM and DLCL_RR; Linux has no DLPI connections",
+    ),
     ("test", &["--time"], |value| value == "TCP_CRR", "--shape crr"),
     ("test", &["--time"], |value| value == "TCP_CC", "--shape cc"),
     // iperf 2 and iperf3. `weir -c HOST` without a command is their syntax.

@@ -1227,7 +1227,7 @@ pub const METRICS: &[Definition] = &[
         name: "ip_usage",
         label: "Link usage, IP",
         key: "ip_usage_ratio",
-        definition: "Rate with transport and IP headers ÷ nominal rate.",
+        definition: "Rate with transport and IP headers ÷ nominal rate; of Ethernet frames without IP, with what is behind Ethernet's header.",
         path: "link_usage.ip_ratio",
         read: Read::Run(|r| usage(r, |u| u.ip_ratio)),
         ..USAGE

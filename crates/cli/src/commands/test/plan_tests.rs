@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 47] = [
+const LINES: [&str; 48] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -76,6 +76,7 @@ const LINES: [&str; 47] = [
     "h --profile imix -b 2000pps -k 50 -P 3 --dscp af41 -6",
     "h other:5000 --profile quake3 -t 3",
     "h --udp-lite --checksum-coverage 20",
+    "h --ethernet --bidir -l 64 --priority 3",
     "h other:5000 --multicast 239.1.1.1 --source-specific --ttl 4 --interface eth1 --join-after 1s --leave-after 3s --cport 6000",
     "h --multicast [ff15::1]:5000 -u",
     "h --broadcast 192.0.2.255:5000",
