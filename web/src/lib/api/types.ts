@@ -4567,7 +4567,7 @@ export interface components {
             ethernet_ratio: number;
             /**
              * Format: double
-             * @description With transport and IP headers.
+             * @description With transport and IP headers; without IP the payload of frames.
              * @default 0
              */
             ip_ratio: number;
@@ -7764,10 +7764,11 @@ export interface components {
          *     - `udp-lite`: UDP-Lite: a checksum that may cover only the first bytes of a datagram.
          *     - `multicast`: UDP datagrams to a multicast group, which the servers join.
          *     - `broadcast`: UDP datagrams to a broadcast address of IPv4.
+         *     - `ethernet`: Ethernet frames without IP, between two interfaces of one link.
          *     - `icmp`: ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
          * @enum {string}
          */
-        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast" | "icmp";
+        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast" | "ethernet" | "icmp";
         /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
             /**
