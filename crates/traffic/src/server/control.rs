@@ -551,7 +551,8 @@ impl Task<'_> {
                         }
                         Ok(ClientMessage::Join { flow, source, name, key }) => {
                             let request = JoinRequest { flow, source, name, key };
-                            if let Err(text) = groups.add(session, &shared.engine, &request) {
+                            let limits = &shared.config.limits;
+                            if let Err(text) = groups.add(session, &shared.engine, limits, &request) {
                                 self.refuse("unavailable", &text).await;
                                 return (text, report);
                             }

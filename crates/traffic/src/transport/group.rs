@@ -41,19 +41,23 @@ pub(super) fn sender(spec: &FlowSpec, bind: SocketAddr, interface: u32) -> UdpOp
     }
 }
 
-/// The options of a receiver's socket. Connected to the sender, it receives from that address alone.
+/// The options of a receiver's socket. Connected to the sender, it receives from that address alone. Its buffer is limited
+/// even if the plan states one, since the plan is another host's.
 pub(super) fn receiver(
     spec: &FlowSpec,
     source: SocketAddr,
     interface: u32,
-    flows: usize,
+    receivers: usize,
 ) -> UdpOptions {
     // The number of an interface is that of its host.
     let source = at(source.ip(), source.port(), interface);
+    let options = udp::options(spec, destination(spec, interface), true, receivers);
+    let most = udp::buffer_limit(receivers);
     UdpOptions {
         connect: Some(source),
         reuse_address: true,
         own_groups_only: true,
-        ..udp::options(spec, destination(spec, interface), true, flows)
+        receive_buffer: options.receive_buffer.map(|bytes| bytes.min(most)),
+        ..options
     }
 }

@@ -128,13 +128,14 @@ pub(crate) trait GroupTransport: Sync {
     }
     /// The options of the sender's socket, which sends through `interface`.
     fn sender(&self, spec: &FlowSpec, bind: SocketAddr, interface: &Interface) -> UdpOptions;
-    /// The options of a receiver's socket, which accepts only the sender's datagrams. `flows`: how many the session has.
+    /// The options of a receiver's socket, which accepts only the sender's datagrams. `receivers`: how many
+    /// such sockets this host has at most, which share its memory for buffers.
     fn receiver(
         &self,
         spec: &FlowSpec,
         source: SocketAddr,
         interface: &Interface,
-        flows: usize,
+        receivers: usize,
     ) -> UdpOptions;
     /// The membership that a receiver needs; `None`: it receives without one.
     fn membership(

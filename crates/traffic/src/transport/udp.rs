@@ -44,7 +44,7 @@ pub(super) fn options(
 ) -> UdpOptions {
     let (c, udp) = (&spec.connection, own_options(spec));
     let ip = c.transport.ip().cloned().unwrap_or_default();
-    let per_flow = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
+    let per_flow = |most: usize| most.min(buffer_limit(flows));
     let window = c.window.map(|w| w.0 as usize);
     let receive_buffer = if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
     UdpOptions {
@@ -63,6 +63,11 @@ pub(super) fn options(
         nonblocking: true,
         ..UdpOptions::bind(bind)
     }
+}
+
+/// Largest buffer of one of `flows` sockets, of which all together have [`BUFFERS_TOTAL`], or 256 KiB each.
+pub(super) fn buffer_limit(flows: usize) -> usize {
+    (BUFFERS_TOTAL / flows.max(1)).max(256 << 10)
 }
 
 /// The options of UDP, or their defaults.
