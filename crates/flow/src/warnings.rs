@@ -432,7 +432,21 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
         && got < asked.0
     {
-        out.push(Warning::new("buffer-small", Severity::Warning, format!("the receive buffer is {got} bytes, less than the {asked} requested (net.core.rmem_max)")).with_value(got as f64, asked.0 as f64).for_flow(f.id));
+        let limit = match &r.membership {
+            Some(_) => "net.core.rmem_max, or the server's limit of memberships in all",
+            None => "net.core.rmem_max",
+        };
+        out.push(
+            Warning::new(
+                "buffer-small",
+                Severity::Warning,
+                format!(
+                    "the receive buffer is {got} bytes, less than the {asked} requested ({limit})"
+                ),
+            )
+            .with_value(got as f64, asked.0 as f64)
+            .for_flow(f.id),
+        );
     }
 }
 
