@@ -185,16 +185,6 @@ impl Plan {
         shared
     }
 
-    /// Numbers of the flows that share the sender of an earlier flow, ascending: sums of what was sent leave them out.
-    #[must_use]
-    pub fn stream_copies(&self) -> Vec<u32> {
-        let shared = self.shared_streams();
-        let mut copies: Vec<u32> =
-            shared.iter().flat_map(|ids| ids.iter().skip(1)).copied().collect();
-        copies.sort_unstable();
-        copies
-    }
-
     /// Numbers of one server's flows in the whole plan, in the order of [`Plan::of_server`].
     #[must_use]
     pub fn flows_of_server(&self, server: &Server) -> Vec<u32> {
@@ -287,7 +277,6 @@ mod tests {
         let text = [to("a", two), to("b", ""), to("b", "")].concat();
         let plan = parsed(&text).unwrap();
         assert_eq!(plan.shared_streams(), [vec![1, 3], vec![2, 4]]);
-        assert_eq!(plan.stream_copies(), [3, 4]);
         let own = parsed(&[to("a", ""), to("a", "name = \"x\"")].concat()).unwrap();
         assert!(own.shared_streams().is_empty(), "each receiver counts a stream once");
         assert!(parsed(THREE).unwrap().shared_streams().is_empty());
