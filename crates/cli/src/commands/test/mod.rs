@@ -102,12 +102,16 @@ fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
     apart(&named(args))?;
     let (key, warnings) = args.key.resolve()?;
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
+    let runs = host.is_some() || plan.servers().is_ok();
+    if runs {
+        output::check(&args.output, &plan)?;
+    }
     if let Some(path) = &args.general.save_plan {
         let text = plan.to_toml().map_err(CliError::Model)?;
         files::check("--save-plan", path)?;
         files::write("--save-plan: write", path, &text)?;
     }
-    if host.is_none() && plan.servers().is_err() {
+    if !runs {
         return Ok(None);
     }
     warnings.iter().for_each(|w| warn("key-exposed", w));

@@ -90,6 +90,32 @@ struct Csv {
     is_replaced: bool,
 }
 
+fn csv_is_stdout(args: &OutputArgs) -> bool {
+    args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Refuses outputs of this plan that exclude each other, and a live view that can't be shown. Opens nothing.
+pub(super) fn check(args: &OutputArgs, plan: &Plan) -> Result<(), CliError> {
+    let to_stdout = csv_is_stdout(args);
+    if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
+        let first = if args.json { "--json" } else { "--json-stream" };
+        let why = format!("standard output, which {first} uses");
+        return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
+    }
+    if args.live && to_stdout {
+        let accepted = "a file, or no --live";
+        return Err(CliError::flag("--csv", "standard output, which --live uses", accepted));
+    }
+    if args.live {
+        live::check()?;
+        if plan.interval.0 == 0 {
+            let accepted = "10ms to 1h with --live, which shows intervals";
+            return Err(CliError::flag("--interval", "0", accepted));
+        }
+    }
+    Ok(())
+}
+
 impl Outputs {
     /// Opens every output, so that a wrong path is refused before the test runs.
     ///
@@ -101,23 +127,7 @@ impl Outputs {
         identity: Identity,
         plan: Plan,
     ) -> Result<Outputs, CliError> {
-        let to_stdout = args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
-            let first = if args.json { "--json" } else { "--json-stream" };
-            let why = format!("standard output, which {first} uses");
-            return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
-        }
-        if args.live && to_stdout {
-            let accepted = "a file, or no --live";
-            return Err(CliError::flag("--csv", "standard output, which --live uses", accepted));
-        }
-        if args.live {
-            live::check()?;
-            if plan.interval.0 == 0 {
-                let accepted = "10ms to 1h with --live, which shows intervals";
-                return Err(CliError::flag("--interval", "0", accepted));
-            }
-        }
+        let to_stdout = csv_is_stdout(args);
         let sink = match (to_stdout, &args.logfile) {
             // Only rows go to stdout.
             (true, None) => Sink::to(Box::new(std::io::stderr())),
@@ -209,19 +219,6 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
             Form::Json => {}
         }
-        if self.is_text() {
-            let waiting = specs.iter().filter(|spec| !spec.connection.autostart);
-            let mut names: Vec<&str> = waiting
-                .map(|spec| match spec.connection.name.as_str() {
-                    "" => spec.name.as_str(),
-                    name => name,
-                })
-                .collect();
-            names.dedup();
-            for name in names {
-                note(&format!("connection {name} waits until weir ctl start {name}"));
-            }
-        }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
         if let Some(controls) = self.controls.take().filter(|_| self.is_live) {
             let end = |spec: &FlowSpec| {
@@ -232,6 +229,20 @@ impl Outputs {
             match Live::open(&start, planned, self.options.text, controls) {
                 Ok(live) => self.live = Some(live),
                 Err(error) => warn("live-not-shown", &chain(&error)),
+            }
+        }
+        // A live view shows what waits, and starts it.
+        if self.live.is_none() && self.is_text() {
+            let waiting = specs.iter().filter(|spec| !spec.connection.autostart);
+            let mut names: Vec<&str> = waiting
+                .map(|spec| match spec.connection.name.as_str() {
+                    "" => spec.name.as_str(),
+                    name => name,
+                })
+                .collect();
+            names.dedup();
+            for name in names {
+                note(&format!("connection {name} waits until weir ctl start {name}"));
             }
         }
         if self.live.is_none() && self.is_text() && self.plan.interval.0 > 0 {
