@@ -19,6 +19,7 @@ const PLAIN: Definition = Definition {
     path: "",
     also: &[],
     read: Read::Run(|_| None),
+    echo_label: None,
     applies: |_| true,
     interval: None,
     line: None,
@@ -828,6 +829,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "transaction_rate",
         label: "Transactions per second",
+        echo_label: Some("Replies per second"),
         key: "transactions_per_second",
         unit: Unit::TransactionsPerSecond,
         source: "netperf",
@@ -845,6 +847,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "transactions",
         label: "Transactions",
+        echo_label: Some("Replies"),
         key: "transactions",
         definition: "Completed transactions.",
         limits: "Exact. Without those of an omitted start.",
@@ -858,6 +861,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "failed_transactions",
         label: "Failed transactions",
+        echo_label: Some("Unanswered requests"),
         key: "failed_transactions",
         definition: "Transactions without a whole response: none within the loss threshold, or the connection was refused, reset or closed, or the request was due but not sent. The record has them by reason.",
         limits: "A request on one stream fails only with the stream, since TCP retransmits. Response times are those of completed transactions.",
@@ -879,6 +883,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "late_responses",
         label: "Late responses",
+        echo_label: Some("Late replies"),
         key: "late_responses",
         definition: "Responses in datagrams that arrived after the loss threshold. Their transactions failed.",
         limits: "Recognized for the last 4096 failed transactions of a flow; each response to an earlier request counts as late.",
@@ -890,6 +895,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "duplicate_responses",
         label: "Duplicate responses",
+        echo_label: Some("Duplicate replies"),
         key: "duplicate_responses",
         definition: "Responses in datagrams to requests that had been answered.",
         limits: "Datagrams name their request by as many bytes as both hold, 8 at most: with 1 byte the number repeats after 256 requests.",
@@ -901,6 +907,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "reordered_responses",
         label: "Reordered responses",
+        echo_label: Some("Reordered replies"),
         key: "reordered_responses",
         source: "RFC 4737",
         definition: "Responses in datagrams that arrived after the response to a later request.",
@@ -913,6 +920,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time",
         label: "Response time",
+        echo_label: Some("Round trip"),
         key: "response_time",
         source: "RFC 2681, between applications",
         definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server.",
@@ -925,6 +933,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time_deviation",
         label: "Standard deviation of the response time",
+        echo_label: Some("Standard deviation of the round trip"),
         key: "response_time_deviation_seconds",
         definition: "Sample standard deviation of the response time; of several flows the largest.",
         limits: "A few slow responses dominate it.",
@@ -940,6 +949,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time_from_scheduled",
         label: "Response time from schedule",
+        echo_label: Some("Round trip from schedule"),
         key: "response_time_from_scheduled",
         source: "RFC 2681, between applications",
         definition: "Response time from the scheduled time of the request, where requests are sent at a rate. It includes the time for which a request waited for its turn, which avoids coordinated omission.",

@@ -1,5 +1,6 @@
 //! Sentences about a result: the test, the figures, whether they can be trusted, and the bottleneck.
 
+use weir_model::metric::are_echo;
 use weir_model::plan::{Direction, TransportName};
 use weir_model::record::{Crossing, Delay, Flow, Receiver, Record, Status, Sums};
 use weir_model::units::RateLimit;
@@ -51,6 +52,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     let mut kinds: Vec<(TransportName, String, usize)> = vec![];
     for f in &record.flows {
         let what = match &f.transactions {
+            Some(_) if f.transport.echoes() => "of echo requests".into(),
             Some(t) => format!("of transactions ({})", t.shape),
             None => f.direction.to_string(),
         };
@@ -263,7 +265,7 @@ fn transactions(record: &Record) -> Option<String> {
         None => "no rate of transactions was measured".into(),
     };
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
-    let is_echo = flows.iter().all(|f| f.transport.echoes());
+    let is_echo = are_echo(flows.iter().copied());
     if is_echo {
         let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
         let requests = completed.saturating_add(failed);

@@ -1,14 +1,14 @@
 //! The line of transactions: how many were completed, how many failed and why.
 
 use weir_model::counted;
+use weir_model::metric::are_echo;
 use weir_model::record::{Flow, Transactions};
 
 use super::{Items, pps, spread};
 
 pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
-    let is_echo = flows.iter().all(|f| f.transport.echoes());
     items.per_flow(
-        if is_echo { "Echo requests" } else { "Transactions" },
+        if are_echo(flows) { "Echo requests" } else { "Transactions" },
         flows,
         |f| f.transactions.as_ref().map(|t| text(t, f.transport.echoes())),
         |flows| {
