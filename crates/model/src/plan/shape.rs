@@ -191,8 +191,14 @@ impl Connection {
             ));
         }
         if let Some(payload) = &self.payload {
-            let accepted = "`request` and `response` are the sizes of transactions";
-            return Some(("payload", given(payload), accepted.into()));
+            let accepted = match self.transport.echoes() {
+                true => format!(
+                    "one size of all requests, {} to {most_payload} bytes (`request`)",
+                    icmp::MIN_BYTES
+                ),
+                false => "`request` and `response` are the sizes of transactions".into(),
+            };
+            return Some(("payload", given(payload), accepted));
         }
         if self.header != HeaderFormat::default() {
             return Some((
