@@ -114,6 +114,8 @@ pub(crate) struct SharedStream {
     /// Sessions that have not stopped it, and those that have not removed it from the engine.
     running: AtomicUsize,
     used: AtomicUsize,
+    /// A command to one of its sessions has stopped it for all.
+    is_stopped_by_command: AtomicBool,
 }
 
 /// What a receiver must know to join a stream.
@@ -454,8 +456,21 @@ impl Flow {
         self.stop_sender(engine);
     }
 
-    /// Stops the sender for all sessions that share it.
-    pub(crate) fn stop_sender(&self, engine: &Engine) {
+    /// Stops a sender by a command, for all sessions that share it.
+    pub(crate) fn stop_by_command(&self, engine: &Engine) {
+        if let Some(part) = &self.stream {
+            part.stream.is_stopped_by_command.store(true, Ordering::Release);
+        }
+        self.stop_sender(engine);
+    }
+
+    /// Whether a command to any of its sessions has stopped the shared sender.
+    pub(crate) fn is_stopped_by_command(&self) -> bool {
+        let part = self.stream.as_ref();
+        part.is_some_and(|part| part.stream.is_stopped_by_command.load(Ordering::Acquire))
+    }
+
+    fn stop_sender(&self, engine: &Engine) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
