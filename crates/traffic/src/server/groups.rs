@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_model::plan::{DEFAULT_GROUP_PORT, FlowSpec, GroupOptions, Scope};
+use weir_model::plan::{FlowSpec, GroupOptions, Scope};
 use weir_model::record;
 use weir_net::clock::Clock;
 use weir_net::interface::{Interface, interface, interfaces};
@@ -37,7 +37,7 @@ const FIRST_GROUP_PORT: u16 = 1024;
 pub(super) fn needed(specs: &[FlowSpec], limits: &Limits, own_port: u16) -> Result<u64, String> {
     let groups = || specs.iter().filter_map(|s| s.connection.transport.group()?.group);
     let ports = specs.iter().filter_map(|s| s.connection.transport.group());
-    let mut ports = ports.map(|group| group.group_port.unwrap_or(DEFAULT_GROUP_PORT));
+    let mut ports = ports.map(GroupOptions::port);
     if let Some(port) = ports.find(|port| *port < FIRST_GROUP_PORT && *port != own_port) {
         return Err(format!(
             "group port {port}; accepted: {FIRST_GROUP_PORT} to 65535, or {own_port}"

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-use weir_model::plan::{DEFAULT_GROUP_PORT, FlowSpec, GroupOptions, Scope};
+use weir_model::plan::{FlowSpec, GroupOptions, Scope};
 use weir_net::udp::UdpOptions;
 
 use super::udp;
@@ -15,9 +15,8 @@ pub(crate) fn group_options(spec: &FlowSpec) -> GroupOptions {
 /// Where a flow is sent, through the interface with this index.
 pub(crate) fn destination(spec: &FlowSpec, interface: u32) -> SocketAddr {
     let options = group_options(spec);
-    let port = options.group_port.unwrap_or(DEFAULT_GROUP_PORT);
     // The plan's check has refused a missing group.
-    at(options.group.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port, interface)
+    at(options.group.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), options.port(), interface)
 }
 
 /// An address with a port; a link-local one on the link of an interface.
