@@ -721,7 +721,7 @@ pub const METRICS: &[Definition] = &[
         key: "join_latency_seconds",
         source: "as group join delay, RFC 2432",
         definition: "From the receiver's request to join a multicast group until the first packet of the flow arrives. Only of a receiver that joins while the flow is sent.",
-        limits: "Includes up to one interval between packets.",
+        limits: "Includes up to one interval between packets. If the group already reached the receiving host or its network, because another program there or another host is a member, it is not the time that routers and switches need to forward the group.",
         group: Group::Delay,
         path: "receiver.membership.join_latency_seconds",
         read: Read::Flow(
