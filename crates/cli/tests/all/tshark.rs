@@ -35,6 +35,11 @@ impl Capture {
         Capture { file, running, said }
     }
 
+    /// The file, which grows until [`Capture::stop`].
+    pub(crate) fn so_far(&self) -> &Path {
+        &self.file
+    }
+
     /// Ends it after it has written all earlier packets; it must not have dropped any.
     pub(crate) fn stop(self, bench: &Bench) -> PathBuf {
         let send = format!("printf '{MARKER}' >/dev/udp/{}/9", bench.b());
