@@ -119,6 +119,7 @@ mod tests {
         payload[..8].copy_from_slice(&number.to_be_bytes());
         let mut message = vec![];
         echo.encode(&payload, &mut message);
+        assert_eq!(message[0], if echo.is_v6 { 128 } else { 8 });
         message[0] = if echo.is_v6 { 129 } else { 0 };
         message
     }
