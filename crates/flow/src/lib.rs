@@ -35,6 +35,7 @@ mod sizes;
 mod socket_drops;
 mod stream;
 mod transact;
+mod transfers;
 mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};

@@ -18,6 +18,7 @@ mod servers;
 mod shape;
 mod size;
 mod spacing;
+mod transfers;
 mod transport;
 mod voice;
 
@@ -40,6 +41,7 @@ pub use servers::{GroupStream, Server};
 pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
+pub use transfers::MAX_CONCURRENT;
 pub use transport::{
     CoverageOptions, Description, GroupOptions, Headers, IpOptions, Misplaced, StreamOptions,
     TcpOptions, Transport, TransportName, UdpOptions,

@@ -9,6 +9,7 @@ use crate::header::{Header, HeaderFields, SendTime, TagKey};
 use crate::packet::{Ethernet, Icmp, Ipv4, Ipv6, Network, Packet, Tcp, Transport, Udp, UdpLite};
 use crate::packets::{PacketLogReader, PacketLogWriter, PacketsError};
 use crate::preface::{self, Preface};
+use crate::transfer::TransferRequest;
 use weir_model::plan::HeaderFormat;
 
 /// The key of the corpora.
@@ -66,6 +67,14 @@ pub fn fuzz_echo(data: &[u8]) {
         let mut again = vec![];
         echo.encode(payload, &mut again);
         assert_eq!(again[8..], *payload);
+    }
+}
+
+/// Requests of transfers: what is accepted has the same bytes again.
+pub fn fuzz_transfer(data: &[u8]) {
+    let Some(bytes) = data.first_chunk() else { return };
+    if let Some(request) = TransferRequest::decode(bytes) {
+        assert_eq!(request.encode(), *bytes);
     }
 }
 
@@ -293,6 +302,13 @@ mod tests {
         reply[0] = 0;
         assert!(echo.decode(&reply).is_ok());
         replay(&[reply], fuzz_echo);
+    }
+
+    #[test]
+    fn transfer() {
+        let requests = [(false, 1), (true, 1 << 40)]
+            .map(|(is_reverse, volume)| TransferRequest { is_reverse, volume }.encode().to_vec());
+        replay(&requests, fuzz_transfer);
     }
 
     #[test]

@@ -40,3 +40,4 @@ pub mod packet;
 pub mod packets;
 pub mod preface;
 mod sip;
+pub mod transfer;

@@ -87,6 +87,12 @@ const TRANSACTIONS: Definition = Definition {
 const FAILURES: Definition =
     Definition { better: Better::Lower, is_compared: true, is_rare: true, ..TRANSACTIONS };
 
+/// A figure of transfers.
+const TRANSFERS: Definition = Definition {
+    applies: |f| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some()),
+    ..TRANSACTIONS
+};
+
 /// A time of transactions.
 const RESPONSES: Definition = Definition {
     unit: Unit::Seconds,
@@ -831,7 +837,7 @@ pub const METRICS: &[Definition] = &[
         key: "transactions_per_second",
         unit: Unit::TransactionsPerSecond,
         source: "netperf",
-        definition: "Completed transactions per second, from the first request to the end of sending or the last response, whichever is later. A transaction is one request and its response (RR), a connection with a request and a response (CRR), or a connection that is opened and closed (CC).",
+        definition: "Completed transactions per second, from the first request to the end of sending or the last response, whichever is later. A transaction is one request and its response (RR), a connection with a request and a response (CRR), a connection that is opened and closed (CC), or a connection that carries a volume (transfer).",
         limits: "Without a rate, each request waits for the response to an earlier one: the rate is then the number of transactions in progress ÷ the mean response time, and a pause of the server lowers it without showing in the response times of requests that were not sent (coordinated omission).",
         better: Better::Higher,
         path: "transactions.transactions_per_second",
@@ -915,7 +921,7 @@ pub const METRICS: &[Definition] = &[
         label: "Response time",
         key: "response_time",
         source: "RFC 2681, between applications",
-        definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server.",
+        definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server. Of a transfer it is the completion time (flow completion time, FCT): until the client has the last byte, or the server's confirmation that it has.",
         limits: "Between the system calls of the client, so that it includes both hosts' stacks, wake-ups and the server's work. Completed transactions only.",
         path: "transactions.response_time",
         read: Read::Flows(|f| f.transactions.as_ref()?.response_time.as_ref(), |_| None),
@@ -965,6 +971,66 @@ pub const METRICS: &[Definition] = &[
         read: Read::Flows(|f| f.transactions.as_ref()?.setup_time.as_ref(), |_| None),
         applies: |f| f.transactions.as_ref().is_some_and(|t| t.setup_time.is_some()),
         ..RESPONSES
+    },
+    Definition {
+        name: "transfer_goodput",
+        label: "Goodput of transfers",
+        key: "transfer_goodput_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Volume of completed transfers ÷ the time of the transactions.",
+        limits: "Without the bytes of transfers that failed or did not finish, which the throughput includes.",
+        better: Better::Higher,
+        path: "transactions.transfers.goodput_bits_per_second",
+        read: Read::Flow(
+            |f| f.transactions.as_ref()?.transfers.as_ref()?.goodput_bits_per_second,
+            Fold::Sum,
+        ),
+        is_compared: true,
+        is_lower_bound: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "unfinished_transfers",
+        label: "Unfinished transfers",
+        key: "unfinished_transfers",
+        definition: "Transfers that were still running at the end: the loss threshold after the time of sending, they are ended. They are neither completed nor failed.",
+        limits: "Long transfers are more likely among them, so that the completion times of a short test are those of the shorter ones.",
+        better: Better::Lower,
+        path: "transactions.transfers.unfinished",
+        read: Read::Flow(
+            |f| number(Some(f.transactions.as_ref()?.transfers.as_ref()?.unfinished)),
+            Fold::Sum,
+        ),
+        is_rare: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "transfers_not_started",
+        label: "Transfers not started",
+        key: "transfers_not_started",
+        definition: "Transfers that were due by the law of starts while the maximum number of concurrent ones was running. They are not delayed but left out.",
+        limits: "Exact. Their volumes are drawn and left out, so that the others keep theirs.",
+        better: Better::Lower,
+        path: "transactions.transfers.not_started",
+        read: Read::Flow(
+            |f| number(Some(f.transactions.as_ref()?.transfers.as_ref()?.not_started)),
+            Fold::Sum,
+        ),
+        is_rare: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "concurrent_transfers",
+        label: "Concurrent transfers",
+        key: "mean_concurrent_transfers",
+        definition: "Mean number of transfers at the same time, over time from the first start to the end of the last one.",
+        limits: "Includes those that set up their connection.",
+        path: "transactions.transfers.mean_concurrent",
+        read: Read::Flow(
+            |f| f.transactions.as_ref()?.transfers.as_ref()?.mean_concurrent,
+            Fold::Sum,
+        ),
+        ..TRANSFERS
     },
     Definition {
         name: "round_trip",

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use super::transfers::MAX_VOLUME;
 use super::{
     Connection, DEFAULT_PORT, DataPorts, Direction, Family, HeaderFormat, IpOptions, MAX_FLOWS,
-    PLAN_SCHEMA, Plan, Size, Switch, TransportName,
+    PLAN_SCHEMA, Plan, Size, Spacing, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
@@ -64,8 +65,12 @@ impl Plan {
             return refuse("connection", "none".into(), "at least one [[connection]]");
         }
         // Before the laws are checked, for which tables are made.
-        let tables =
-            |c: &Connection| c.payload.as_ref().map_or(0, Size::tables) + c.spacing.tables();
+        let tables = |c: &Connection| {
+            let sizes = [&c.payload, &c.volume].into_iter().flatten().map(Size::tables);
+            let intervals = [Some(&c.spacing), c.starts.as_ref(), c.pause.as_ref()];
+            sizes.sum::<usize>()
+                + intervals.into_iter().flatten().map(Spacing::tables).sum::<usize>()
+        };
         let tables: usize = self.connections.iter().map(tables).sum();
         if tables > MAX_TABLES {
             let accepted = "at most 32 laws gamma, student and poisson in all";
@@ -250,18 +255,30 @@ impl Connection {
                 "a connection read from a document, where it becomes those of the profile";
             return refuse("profile", profile.to_string(), accepted);
         }
+        if let Some(volume) = &self.volume {
+            volume.check_volume(&format!("{at}.volume"), MAX_VOLUME)?;
+        }
+        if let Some(pause) = &self.pause {
+            pause.check(&format!("{at}.pause"))?;
+        }
+        let intervals = self.intervals();
+        let has_starts = self.starts.is_some() && self.shape.has_volumes();
+        let of_intervals = if has_starts { "starts" } else { "spacing" };
         self.spacing.check(&format!("{at}.spacing"))?;
-        if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {
-            let given = format!("{rate} with `spacing` {}", self.spacing);
+        intervals.check(&format!("{at}.{of_intervals}"))?;
+        if let (Some(rate), Some(_)) = (self.rate, intervals.packets_per_second()) {
+            let given = format!("{rate} with `{of_intervals}` {intervals}");
             return refuse("rate", given, "one of them, since this law has its own mean");
         }
-        if !self.spacing.is_constant() && self.send_rate().limit == RateLimit::Unlimited {
-            let given = format!("{} at an unlimited rate", self.spacing);
-            return refuse("spacing", given, "a `rate`, or a law with its mean");
+        if (!intervals.is_constant() || has_starts)
+            && self.send_rate().limit == RateLimit::Unlimited
+        {
+            let given = format!("{intervals} at an unlimited rate");
+            return refuse(of_intervals, given, "a `rate`, or a law with its mean");
         }
         if let Some(schedule) = &self.rate_schedule {
-            if self.spacing.packets_per_second().is_some() {
-                let given = format!("{schedule} with spacing {}", self.spacing);
+            if intervals.packets_per_second().is_some() {
+                let given = format!("{schedule} with {of_intervals} {intervals}");
                 return refuse("rate_schedule", given, "intervals that follow from the rate");
             }
             let in_bits = |rate: SendRate| matches!(rate.limit, RateLimit::Bits(_));

@@ -45,7 +45,7 @@ impl Connection {
     /// The rate: from the law of intervals if that states one, else the plan's, else the default.
     #[must_use]
     pub fn send_rate(&self) -> SendRate {
-        if let Some(packets) = self.spacing.packets_per_second() {
+        if let Some(packets) = self.intervals().packets_per_second() {
             return SendRate { limit: RateLimit::Packets(packets), burst: 1 };
         }
         if self.shape.has_transactions() {

@@ -41,10 +41,26 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Response size", extend("x-group" = "how-much"))]
         response: Option<ByteSize> = None,
-        /// Transactions in progress at the same time, 1 to 1024, where no rate is stated. Absent: 1.
+        /// Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Transactions in progress", extend("x-group" = "how-much"))]
         outstanding: Option<u32> = None,
+        /// Volume of each transfer (shape `transfers`), 1 byte to 1 TiB: a size, or a law of sizes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Volume of a transfer", extend("x-group" = "how-much", "x-unit" = "bytes"))]
+        volume: Option<Size> = None,
+        /// Law of the time from each start of a transfer to the next, whether or not earlier ones have completed. Unless the law states its mean, it follows from `rate`. Absent: with a rate exponential (a Poisson process); without one, a transfer starts when one before it has completed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Starts of transfers", extend("x-group" = "how-much"))]
+        starts: Option<Spacing> = None,
+        /// Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Pause between transfers", extend("x-group" = "how-much"))]
+        pause: Option<Spacing> = None,
+        /// Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Concurrent transfers", extend("x-group" = "how-much"))]
+        max_concurrent: Option<u32> = None,
         /// Number of such flows, 1 to 100 000.
         #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
@@ -56,7 +72,7 @@ connection! {
         #[serde(skip_serializing_if = "is_native")]
         #[schemars(title = "Data header")]
         header: HeaderFormat = HeaderFormat::default(),
-        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response.
+        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. Transfers: their mean starts/s.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "how-much"))]
         rate: Option<SendRate> = None,

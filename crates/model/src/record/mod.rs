@@ -50,7 +50,7 @@ pub use total::{
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
 
-pub use transactions::Transactions;
+pub use transactions::{Transactions, TransferClass, Transfers};
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";
