@@ -7,7 +7,7 @@ use weir_flow::{
     Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, Receiving,
     SenderClock, Sending, StreamPool, StreamReceiving, Transacting,
 };
-use weir_model::plan::FlowSpec;
+use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::SendRate;
@@ -17,7 +17,7 @@ use weir_wire::header::TagKey;
 
 use crate::engine::{
     Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
-    StreamRole, TcpSamples, TransactFlow, WorkerSlot, lock,
+    StreamRole, TcpSamples, TransactFlow, TransferRole, WorkerSlot, lock,
 };
 use crate::log::PacketLog;
 use crate::session::Arrival;
@@ -343,6 +343,7 @@ impl Flow {
             request: connection.request_bytes() as usize,
             response: connection.response_bytes() as usize,
             number: connection.number_bytes(),
+            transfers: TransferRole::of(connection),
             events,
         });
         Flow {
@@ -648,7 +649,12 @@ impl Flow {
                 state.finish(now_ns);
                 let sender = state.sending.report("request", self.buffer(true));
                 out.transactions = Some(state.report(&sender));
-                out.sender = Some(sender);
+                match self.spec.connection.direction {
+                    Direction::Forward => out.sender = Some(sender),
+                    Direction::Reverse => {
+                        out.receiver = Some(state.report_received(&sender, self.buffer(false)));
+                    }
+                }
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
             }
@@ -656,7 +662,12 @@ impl Flow {
                 let mut state = lock(state);
                 state.finish(now_ns);
                 let is_lossy = !self.spec.connection.transport.ordered();
-                out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                match self.spec.connection.direction {
+                    Direction::Forward => {
+                        out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                    }
+                    Direction::Reverse => out.sender = Some(state.report_sent(self.buffer(true))),
+                }
                 out.intervals = state.interval_counts();
             }
             Part::DatagramReceive { state, base_overflow, .. } => {

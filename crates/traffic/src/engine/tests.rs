@@ -278,6 +278,7 @@ fn server(
         request,
         response,
         number: request.min(response).min(8),
+        transfers: None,
         events: bench.events.clone(),
     });
     (state, near)
@@ -339,6 +340,7 @@ fn a_client_whose_server_stops_reading_ends_all_the_same() {
         request: 16 << 20,
         response: 1,
         number: 0,
+        transfers: None,
         events: bench.events.clone(),
     });
     wait_for("a request is being sent", || lock(&state).in_flight() == 1);

@@ -670,12 +670,13 @@ impl Task<'_> {
         clock: &weir_net::clock::Clock,
     ) -> bool {
         let flows = session.all();
-        let receivers = flows.iter().filter(|f| !f.sends()).count() as u32;
+        // The direction of the data, whichever end starts and ends the flow.
+        let receivers = flows.iter().filter(|f| !Session::sends(&f.spec)).count() as u32;
         let now = clock.monotonic_ns();
         let count = |index| {
             let count = |f: &Arc<Flow>| {
                 Some((
-                    f.sends(),
+                    Session::sends(&f.spec),
                     f.spec.connection.transport.name(),
                     f.spec.id,
                     f.interval(index, now)?,

@@ -12,4 +12,5 @@ mod loopback;
 mod mptcp;
 mod several;
 mod transactions;
+mod transfers;
 mod unix;

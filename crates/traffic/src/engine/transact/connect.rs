@@ -10,6 +10,7 @@ use weir_net::tcp::TcpOptions;
 use weir_wire::preface::DATA_LEN;
 
 use super::client::finish;
+use super::transfer::Fetching;
 use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, WRITE_BYTES, lock};
 use crate::Address;
 use crate::transport::{StreamSocket, StreamTransport};
@@ -33,10 +34,12 @@ pub(super) struct Dialled {
     sent: usize,
     have: usize,
     interest: Option<Interest>,
+    /// What it carries, if that is a volume of its own.
+    transfer: Option<Fetching>,
 }
 
 /// What a connection waits for, or how its transaction ended.
-enum Progress {
+pub(super) enum Progress {
     Waits(Interest),
     Answered,
     Failed(Failure),
@@ -82,6 +85,10 @@ pub(super) fn serve(
         }
         let Side::Client { dial: Some(dial), .. } = &slot.flow.side else { return Outcome::Done };
         let number = lock(&state).sent(now);
+        let transfer = slot
+            .flow
+            .transfers
+            .map(|role| Fetching::new(role, lock(&state).volume(number), &dial.preface));
         match dial.transport.start_connect(dial.server, &dial.options) {
             Ok(stream) => {
                 let socket = dial.transport.socket(&dial.spec, stream);
@@ -92,6 +99,7 @@ pub(super) fn serve(
                     sent: 0,
                     have: 0,
                     interest: None,
+                    transfer,
                 };
                 let connection = context.shared.connection_token(token);
                 slot.connections.insert(connection, Connection::Dialled(dialled));
@@ -135,11 +143,21 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
     let Side::Client { state, .. } = &slot.flow.side else { return };
     let was_connected = dialled.is_connected;
     let before = context.clock.monotonic_ns();
-    let mut progress = dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool);
-    if matches!(progress, Progress::Answered) {
-        progress = dialled.read(slot.flow.response, &mut context.shared.buffer);
-    }
     let number = dialled.number;
+    let mut progress = match &mut dialled.transfer {
+        Some(transfer) => {
+            let buffer = &mut context.shared.buffer;
+            let clock = context.clock;
+            transfer.advance(&*dialled.socket, &pool, buffer, |bytes| {
+                lock(state).moved(number, bytes, clock.monotonic_ns());
+            })
+        }
+        None => match dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool) {
+            Progress::Answered => dialled.read(slot.flow.response, &mut context.shared.buffer),
+            other => other,
+        },
+    };
+    dialled.is_connected |= dialled.transfer.as_ref().is_some_and(Fetching::is_connected);
     let is_set_up = dialled.is_connected && !was_connected;
     let poller = &context.inbox.poller;
     if let Progress::Waits(wanted) = progress {
@@ -216,11 +234,11 @@ fn kind(e: &weir_net::Error) -> io::ErrorKind {
     e.raw_os_error().map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind())
 }
 
-fn is_waiting(e: &io::Error) -> bool {
+pub(super) fn is_waiting(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
 }
 
-fn reason(kind: io::ErrorKind) -> Failure {
+pub(super) fn reason(kind: io::ErrorKind) -> Failure {
     match kind {
         io::ErrorKind::ConnectionRefused => Failure::Refused,
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Reset,
