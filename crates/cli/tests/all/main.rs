@@ -40,6 +40,7 @@ mod setups;
 mod several;
 mod speed;
 mod sweep;
+mod transfers;
 mod tshark;
 mod ttcp;
 mod ui;

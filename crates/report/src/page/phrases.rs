@@ -275,7 +275,13 @@ fn transactions(record: &Record) -> Option<String> {
         n => format!(" with {} failed", Quantity::Count.format(n as f64)),
     };
     if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
-        let what = if is_echo { "round trip" } else { "response time" };
+        let has_transfers =
+            |f: &&Flow| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some());
+        let what = match is_echo {
+            true => "round trip",
+            false if flows.iter().all(has_transfers) => "completion time",
+            false => "response time",
+        };
         text += &format!(", {what} {times}");
     }
     Some(text)
@@ -438,6 +444,14 @@ fn closed_loop_limit(record: &Record) -> String {
 /// Whether every flow had a requested rate and reached it.
 fn asked_rate_was_reached(record: &Record) -> bool {
     let paced = |f: &Flow| {
+        let of_transfers = f.transactions.as_ref().and_then(|t| Some((t, t.transfers.as_ref()?)));
+        if let Some((t, transfers)) = of_transfers {
+            transfers.asked_starts_per_second?;
+            // Their number by chance differs from that of the rate.
+            let due = [t.completed, t.failed, transfers.unfinished, transfers.not_started];
+            let due = due.into_iter().fold(0, u64::saturating_add);
+            return Some(t.completed as f64 / due as f64);
+        }
         let sender = f.sender.as_ref()?;
         let asked = sender.asked_packets_per_second.filter(|a| *a > 0.0)?;
         let reached = sender.packets_per_second? / asked;
@@ -447,7 +461,7 @@ fn asked_rate_was_reached(record: &Record) -> bool {
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
-        None => c.transport.datagrams() || c.spacing.moments().mean_ns.is_some(),
+        None => c.transport.datagrams() || c.intervals().moments().mean_ns.is_some(),
     });
     limited
         && !record.flows.is_empty()

@@ -7,6 +7,7 @@ mod host;
 mod sending;
 mod times;
 mod transactions;
+mod transfers;
 
 use weir_model::counted;
 use weir_model::impairment::COUNTERS;
@@ -20,6 +21,7 @@ use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
 use transactions::transactions;
+use transfers::transfers;
 
 use super::TextOptions;
 use super::wrap::hanging;
@@ -76,6 +78,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let mut items = Items { out: String::new(), options, each };
     let flows = &record.flows;
     transactions(&mut items, flows);
+    transfers(&mut items, flows);
     let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);
@@ -236,7 +239,7 @@ fn receivers(flows: &[Flow]) -> impl Iterator<Item = (&Flow, &Receiver)> {
 }
 
 /// `median 3 (1 to 9, 1000 flows)`.
-fn spread(values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Option<String> {
+fn spread(values: impl Iterator<Item = f64>, show: impl Fn(f64) -> String) -> Option<String> {
     let mut values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     values.sort_by(f64::total_cmp);
     let (first, last) = (values.first()?, values.last()?);

@@ -261,7 +261,10 @@ impl IntervalTable {
             retransmits: sender.and_then(|s| s.retransmits),
             cwnd_bytes: sender.and_then(|s| s.cwnd_bytes),
             rtt_seconds: sender.and_then(|s| s.rtt_seconds),
-            transactions_per_second: sender.and_then(|s| s.transactions_per_second),
+            // The client counts them, whichever end sends the data.
+            transactions_per_second: [sender, receiver]
+                .into_iter()
+                .find_map(|end| end?.transactions_per_second),
             jitter_seconds: receiver.and_then(|r| r.jitter_seconds),
             lost_packets: lost,
             end: None,

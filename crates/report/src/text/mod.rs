@@ -103,6 +103,10 @@ fn describe(flow: &FlowMeta) -> String {
     let is_stream = !flow.shape.has_transactions();
     let mut text = match is_stream {
         true => format!("{} {}", flow.transport, flow.direction),
+        // Only transfers have a direction.
+        false if flow.direction == Direction::Reverse => {
+            format!("{} {} {}", flow.transport, flow.shape, flow.direction)
+        }
         false => format!("{} {}", flow.transport, flow.shape),
     };
     if let Some(host) = &flow.host {
@@ -186,6 +190,7 @@ fn length(start: &Start) -> String {
             (_, _, Some(packets)) => {
                 // -k counts writes of a stream.
                 let units = match c.shape.has_transactions() {
+                    true if c.shape.has_volumes() => "transfers",
                     true => "transactions",
                     false => c.transport.name().unit_of_payload(),
                 };

@@ -141,14 +141,28 @@ flags! {
         /// Both ends send: one connection (or -P) in each direction
         #[arg(long)]
         bidir: bool => direction,
-        /// Transactions instead of a stream: rr (request and response), crr (connect, request and response) or cc (connect and close) [default: stream]
+        /// Transactions instead of a stream: rr (request and response), crr (connect, request and response), cc (connect and close) or transfers (connect and send --transfers bytes) [default: stream]
         #[arg(long, value_name = "SHAPE", value_parser = values::shape(), conflicts_with = "rr")]
         shape: Option<Shape> => connection.shape,
         /// Requests and responses; the same as --shape rr. A request is sent when the one before it is answered, or with -b 1000pps at that rate
         #[arg(long)]
         rr: bool => connection.shape = |_| Shape::Rr,
-        /// Transactions in progress at the same time, 1 to 1024 [default: 1]
-        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=1024))]
+        /// Connections that each transfer this volume and close: SIZE such as 100K (up to 1T), MIN..MAX, @FILE with values, or a
+        /// law of -l with its maximum. They start by --starts, at -b 100pps, or one after the other for each of --users
+        #[arg(long, value_name = "LAW", value_parser = values::size, conflicts_with = "rr")]
+        transfers: Option<Size> => connection.volume,
+        /// Time from each start of a transfer to the next, a law of --spacing; its mean may be that of -b. The result is measured
+        /// from the scheduled start [default: exponential with -b, a Poisson process]
+        #[arg(long, value_name = "LAW", value_parser = values::spacing)]
+        starts: Option<Spacing> => connection.starts,
+        /// Pause between a user's transfers, a law of --spacing with its mean, such as 1s or 'exponential(mean=30s)' [default: none]
+        #[arg(long, value_name = "LAW", value_parser = values::spacing, conflicts_with = "starts")]
+        pause: Option<Spacing> => connection.pause,
+        /// Transfers at the same time, 1 to 65536: those due above it are not started, and counted [default: 65536]
+        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=65_536))]
+        max_concurrent: Option<u32> => connection.max_concurrent,
+        /// Transactions in progress at the same time, or users that transfer, 1 to 1024 [default: 1]
+        #[arg(long, visible_alias = "users", value_name = "N", value_parser = values::whole(1_u32..=1024))]
         outstanding: Option<u32> => connection.outstanding,
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]

@@ -130,6 +130,10 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     if like.transport.echoes() {
         echo(&mut like);
     }
+    // A volume says what a connection does.
+    if like.volume.is_some() && like.shape == Shape::default() {
+        like.shape = Shape::Transfers;
+    }
     if let Some(group) = traffic.multicast.or(traffic.broadcast) {
         (like.group, like.group_port) = (Some(group.address), group.port);
     }

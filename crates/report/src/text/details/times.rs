@@ -142,8 +142,13 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
         ("Round trip", |f| f.round_trip.as_ref()),
     ];
     let is_echo = flows.iter().all(|f| f.transport.echoes());
+    let is_transfers = flows.iter().all(super::transfers::has_transfers);
     for (label, pick) in kinds {
-        let label = if is_echo && label == "Response time" { "Round trip" } else { label };
+        let label = match label {
+            "Response time" if is_echo => "Round trip",
+            "Response time" if is_transfers => "Completion time",
+            other => other,
+        };
         items.per_flow(
             label,
             flows,
