@@ -3,6 +3,7 @@
 //!
 //! A plan is checked before anything starts; errors name the field, the given value and the accepted values.
 
+mod alignment;
 mod check;
 mod choices;
 mod connection;
@@ -30,6 +31,7 @@ use crate::ModelError;
 use crate::document::{self, DocumentError};
 use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
+pub use alignment::Alignment;
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;

@@ -281,6 +281,7 @@ impl Flow {
                 content,
                 seed: facts.seed,
                 zero_copy: byte_stream(&spec).zero_copy,
+                align: byte_stream(&spec).align,
                 samples: samples.clone(),
             };
             (role, Part::StreamSend { state, samples })
@@ -288,8 +289,12 @@ impl Flow {
             let pool =
                 spec.connection.verify.then(|| StreamPool::new(content, facts.seed, 1 << 20));
             let state = Arc::new(Mutex::new(StreamReceiving::new(pool)));
-            let role =
-                StreamRole::Receive { state: state.clone(), discard: byte_stream(&spec).discard };
+            let options = byte_stream(&spec);
+            let role = StreamRole::Receive {
+                state: state.clone(),
+                discard: options.discard,
+                align: options.align,
+            };
             (role, Part::StreamReceive { state })
         };
         let slot =

@@ -329,6 +329,10 @@ impl Connection {
         if self.bytes.is_some() && self.max_payload() == Some(0) {
             return refuse("bytes", "set with an empty payload".into(), "packets or duration");
         }
+        if let Some(align) = self.transport.stream().filter(|s| s.zero_copy).and_then(|s| s.align) {
+            let accepted = "without `zero_copy`, which sends from a file";
+            return refuse("align", format!("{align} with zero_copy"), accepted);
+        }
         if self.verify && self.transport.stream().is_some_and(|s| s.discard) {
             return refuse(
                 "verify",

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::transport::{Refusal, connection};
 use super::{
-    CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Scope, Shape, Size, Spacing,
-    Switch, VoiceCodec,
+    Alignment, CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Scope, Shape, Size,
+    Spacing, Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
@@ -313,6 +313,9 @@ connection! {
             /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
             #[schemars(with = "bool", title = "Discard at the receiver")]
             discard: bool,
+            /// Writes and reads of a stream start in memory at this offset from an address that is a multiple of this power of two: `BYTES[+OFFSET]`. Absent: the content's position decides. A write size that is no multiple of it costs a copy per write.
+            #[schemars(title = "Alignment in memory")]
+            align: Option<Alignment>,
         }
         with {}
         impl {}

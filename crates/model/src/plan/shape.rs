@@ -212,6 +212,9 @@ impl Connection {
             let value = if matches!(field, "gso" | "gro") { "on" } else { "true" };
             return Some((field, given(&value), "only with shape stream".into()));
         }
+        if let Some(align) = self.transport.stream().and_then(|s| s.align) {
+            return Some(("align", given(&align), "only with shape stream".into()));
+        }
         if shape.connects()
             && let Some(port) = self.client_port()
         {

@@ -143,7 +143,7 @@ impl Bench {
 
     fn stream(&self, id: u32, socket: TcpStream) -> Arc<Mutex<StreamReceiving>> {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
-        let role = StreamRole::Receive { state: state.clone(), discard: false };
+        let role = StreamRole::Receive { state: state.clone(), discard: false, align: None };
         let events = self.events.clone();
         let spec = spec(id, TransportName::Tcp);
         let transport = crate::transport::stream(&spec).unwrap();

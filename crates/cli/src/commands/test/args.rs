@@ -8,8 +8,8 @@ use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
-    CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
-    Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing,
+    Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -293,6 +293,10 @@ flags! {
         /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
         #[arg(long)]
         skip_rx_copy: bool => connection.discard,
+        /// Writes and reads of a stream start at this offset from a multiple of a power of two up to 64K in memory, such as 4096+8
+        /// [default: not aligned]
+        #[arg(long, value_name = "BYTES[+OFFSET]")]
+        align: Option<Alignment> => connection.align,
         /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
         #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
         gso: Option<Switch> => connection.gso,

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 47] = [
+const LINES: [&str; 48] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -49,6 +49,7 @@ const LINES: [&str; 47] = [
     "h --bidir -P 2 -b 1G --cport 5000",
     "h --transport udp --catch-up burst:4 --loss-threshold 500ms --data-ports dedicated",
     "h -w 256K -M 1400 -N -C bbr --snd-timeout 5s -Z --skip-rx-copy",
+    "h -l 64K --align 4K+8",
     "h -S 0x10",
     "h --dscp ef",
     "h -6 -L 1000 --ttl 3",
@@ -148,6 +149,7 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h -f x", "value", "--format", "x"),
         ("h --content noise", "value", "--content", "noise"),
         ("h --catch-up fast", "value", "--catch-up", "fast"),
+        ("h --align 100", "value", "--align", "100"),
         ("h --label x", "value", "--label", "x"),
         ("h --transport sctp", "value", "--transport", "sctp"),
         ("h -A x", "value", "--affinity", "x"),
