@@ -32,7 +32,7 @@ use crate::document::{self, DocumentError};
 use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use alignment::Alignment;
-pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
+pub use choices::{CatchUp, DataPorts, Direction, Ecn, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};

@@ -763,6 +763,8 @@ fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
         send_window_bytes: info.send_window_bytes.map(u64::from),
         receive_window_bytes: info.receive_window_bytes.map(u64::from),
         retransmitted_bytes: info.bytes_retransmitted,
+        ecn: Some(info.ecn),
+        ce_segments: info.delivered_ce_segments.filter(|_| info.ecn).map(u64::from),
         receive_window_limited_ratio: ratio(info.receive_window_limited_us),
         send_buffer_limited_ratio: ratio(info.send_buffer_limited_us),
         timestamps: Some(info.timestamps),

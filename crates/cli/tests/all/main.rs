@@ -17,6 +17,7 @@ mod data_ports;
 mod demo;
 mod doctor;
 mod echo;
+mod ecn;
 mod experiments;
 mod faults;
 mod faults_lab;

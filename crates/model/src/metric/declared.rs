@@ -635,6 +635,26 @@ pub const METRICS: &[Definition] = &[
         ..DATAGRAMS
     },
     Definition {
+        name: "ce_packets",
+        label: "CE marks",
+        key: "ce_packets",
+        source: "RFC 3168 section 5",
+        definition: "Datagrams that arrived with the ECN codepoint CE (congestion experienced), of those sent as ECN-capable (`ecn`, or ECN bits in `tos`).",
+        limits: "Duplicates are counted. The codepoints of arrived datagrams are counted only if they were sent as ECN-capable.",
+        path: "receiver.ecn.ce_packets",
+        also: &[
+            "receiver.ecn.not_ect_packets",
+            "receiver.ecn.ect0_packets",
+            "receiver.ecn.ect1_packets",
+        ],
+        read: Read::Flow(
+            |f| number(Some(f.receiver.as_ref()?.ecn.as_ref()?.ce_packets)),
+            Fold::Sum,
+        ),
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.ecn.is_some()),
+        ..RARE
+    },
+    Definition {
         name: "implausible_packets",
         label: "Implausible",
         key: "implausible_packets",
@@ -1064,6 +1084,18 @@ pub const METRICS: &[Definition] = &[
         limits: "As the retransmitted segments.",
         path: "tcp.retransmitted_bytes",
         read: Read::Flow(|f| number(f.tcp.as_ref()?.retransmitted_bytes), Fold::Sum),
+        ..TCP
+    },
+    Definition {
+        name: "ce_segments",
+        label: "CE marks acknowledged",
+        key: "ce_segments",
+        source: "RFC 3168 section 6.1",
+        definition: "TCP segments that the receiver acknowledged as marked CE, as the sender's kernel counts them (TCP_INFO), if ECN was negotiated.",
+        limits: "With classic ECN the echo lasts until the sender reduces its window, so that this is an upper bound of the marks. Whether ECN is negotiated depends on net.ipv4.tcp_ecn of both ends, not on the socket.",
+        path: "tcp.ce_segments",
+        read: Read::Flow(|f| number(f.tcp.as_ref()?.ce_segments), Fold::Sum),
+        applies: |f| f.tcp.as_ref().is_none_or(|t| t.ce_segments.is_some()),
         ..TCP
     },
     Definition {

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, DEFAULT_PORT, DataPorts, Direction, Family, HeaderFormat, IpOptions, MAX_FLOWS,
-    PLAN_SCHEMA, Plan, Size, Switch, TransportName,
+    Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, Family, HeaderFormat, IpOptions,
+    MAX_FLOWS, PLAN_SCHEMA, Plan, Size, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
@@ -301,6 +301,14 @@ impl Connection {
             self.transport.ip().and_then(|ip| ip.refused(family, self.count))
         {
             return refuse(field, given, &accepted);
+        }
+        if let (Some(tos), Some(udp)) =
+            (self.transport.ip().and_then(|ip| ip.tos), self.transport.udp_options())
+            && udp.ecn != Ecn::Off
+            && tos & 3 != 0
+        {
+            let accepted = "with a `tos` whose ECN bits (the lower two) are 0";
+            return refuse("ecn", format!("{} with tos {tos}", udp.ecn), accepted);
         }
         if let Some(d) = self.duration
             && d.0 > 7 * 86_400 * 1_000_000_000

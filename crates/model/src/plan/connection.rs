@@ -72,6 +72,23 @@ impl Connection {
         self.transport.ip().and_then(|ip| ip.client_port)
     }
 
+    /// The TOS or traffic-class byte of its packets, if the plan states it or its ECN bits.
+    #[must_use]
+    pub fn tos(&self) -> Option<u8> {
+        let tos = self.transport.ip()?.tos;
+        match self.transport.udp_options().map_or(0, |udp| udp.ecn.bits()) {
+            0 => tos,
+            bits => Some(tos.unwrap_or(0) | bits),
+        }
+    }
+
+    /// Whether its datagrams are ECN-capable: their receiver counts the codepoints that arrive.
+    #[must_use]
+    pub fn counts_ecn(&self) -> bool {
+        let is_counted = self.transport.datagrams() && !self.shape.has_transactions();
+        is_counted && self.tos().is_some_and(|tos| tos & 3 != 0)
+    }
+
     /// The connection without its name and its server: of several alike to one group, each server receives the same stream.
     #[must_use]
     pub fn without_server(&self) -> Connection {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::transport::{Refusal, connection};
 use super::{
-    Alignment, CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Scope, Shape, Size,
-    Spacing, Switch, VoiceCodec,
+    Alignment, CatchUp, Direction, Ecn, HeaderFormat, ProfileName, RateSchedule, Scope, Shape,
+    Size, Spacing, Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
@@ -123,6 +123,9 @@ connection! {
             /// Don't-fragment (IPv4) and no local fragmentation.
             #[schemars(with = "bool", title = "Don't fragment")]
             dont_fragment: bool,
+            /// ECN codepoint of sent datagrams: the lower two bits of the TOS byte, which are 0 in `tos`. The receiver counts the codepoints that arrive. TCP negotiates ECN by itself (net.ipv4.tcp_ecn).
+            #[schemars(with = "Ecn", title = "ECN codepoint", extend("default" = "off"))]
+            ecn: Ecn,
         }
         with {
             /// Options of the IP layer.

@@ -35,8 +35,8 @@ pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use demand::{ServiceDemand, Side};
 pub use flow::{
-    Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
-    Spacing, Tcp, TcpSample, Voice,
+    Delay, DelayVariation, EcnCounts, Flow, Membership, PathDelaySource, RateChange, Receiver,
+    Sender, Spacing, Tcp, TcpSample, Voice,
 };
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,

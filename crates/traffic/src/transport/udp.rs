@@ -51,7 +51,7 @@ pub(super) fn options(
         send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
         receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
         priority: ip.priority.filter(|_| !receives),
-        tos: ip.tos,
+        tos: c.tos(),
         ttl: ip.ttl,
         flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
         // Without the flag the system fragments as usual, so that large payloads pass.
@@ -59,6 +59,7 @@ pub(super) fn options(
         gro: receives && wants_coalescing(spec),
         timestamps: receives,
         rxq_overflow: receives,
+        receive_tos_ttl: receives && c.counts_ecn(),
         pacing_bytes_per_second: if receives { None } else { ip.kernel_pacing.map(|r| r.0 / 8) },
         nonblocking: true,
         ..UdpOptions::bind(bind)

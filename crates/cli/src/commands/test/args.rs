@@ -8,8 +8,8 @@ use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
-    Alignment, CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing,
-    Switch, Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, Ecn, HeaderFormat, RateSchedule, Shape, Size,
+    Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -272,6 +272,10 @@ flags! {
         /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0 [default: 0]
         #[arg(long, value_name = "DSCP")]
         dscp: Option<Dscp> => connection.tos = |dscp: Dscp| dscp.0 << 2,
+        /// ECN codepoint of datagrams: off, on (ect0), ect0 or ect1; the receiver counts the codepoints that arrive. TCP negotiates
+        /// ECN by net.ipv4.tcp_ecn of both hosts [default: off]
+        #[arg(long, value_name = "CODEPOINT")]
+        ecn: Option<Ecn> => connection.ecn,
         /// Priority in the queueing discipline of the sending host, 0 to 15 (SO_PRIORITY; above 6 with CAP_NET_ADMIN) [default: by the TOS byte]
         #[arg(long, value_name = "N", value_parser = values::whole(0_u8..=15))]
         priority: Option<u8> => connection.priority,

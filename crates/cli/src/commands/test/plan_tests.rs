@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 48] = [
+const LINES: [&str; 49] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -52,6 +52,7 @@ const LINES: [&str; 48] = [
     "h -l 64K --align 4K+8",
     "h -S 0x10",
     "h --dscp ef",
+    "h -u --dscp ef --ecn on",
     "h -6 -L 1000 --ttl 3",
     "h -L 7",
     "h -u -4 -B 192.0.2.7 --dont-fragment",
@@ -150,6 +151,7 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --content noise", "value", "--content", "noise"),
         ("h --catch-up fast", "value", "--catch-up", "fast"),
         ("h --align 100", "value", "--align", "100"),
+        ("h -u --ecn ce", "value", "--ecn", "ce"),
         ("h --label x", "value", "--label", "x"),
         ("h --transport sctp", "value", "--transport", "sctp"),
         ("h -A x", "value", "--affinity", "x"),
