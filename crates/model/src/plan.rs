@@ -18,11 +18,10 @@ mod scope;
 mod servers;
 mod shape;
 mod size;
+mod sources;
 mod spacing;
 mod transport;
 mod voice;
-
-use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +40,7 @@ pub use scope::Scope;
 pub use servers::{GroupStream, Server};
 pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
+pub use sources::SourceAddresses;
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
 pub use transport::{
     CoverageOptions, Description, GroupOptions, Headers, IpOptions, Misplaced, StreamOptions,
@@ -85,10 +85,10 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "IP version")]
     pub family: Option<Family>,
-    /// Local address to bind to.
+    /// Local address to bind to, or a range or network of them, which the streams of the test, and with shape `crr` or `cc` their connections, use in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Local address")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<SourceAddresses>,
     /// Local interface to bind to: 1 to 15 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Local interface")]
@@ -252,7 +252,9 @@ impl Plan {
                 let mut connection = c.clone();
                 connection.count = 1;
                 if let Some(ip) = connection.transport.ip_mut() {
-                    ip.client_port = ip.client_port.map(|p| p.wrapping_add(n as u16));
+                    // Each port is used with every address of a range.
+                    let turn = n / self.bind.map_or(1, SourceAddresses::count);
+                    ip.client_port = ip.client_port.map(|p| p.wrapping_add(turn as u16));
                 }
                 let size = match c.shape.has_transactions() {
                     true => ByteSize(c.request_bytes()).into(),

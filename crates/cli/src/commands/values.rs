@@ -11,7 +11,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::names::is_device;
 use weir_model::plan::{
-    DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName, VoiceCodec,
+    DataPorts, HeaderFormat, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
+    VoiceCodec,
 };
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
@@ -258,7 +259,7 @@ pub(crate) fn time_format(text: &str) -> Result<time::Format, String> {
 /// `ADDRESS[%INTERFACE]`, or `%INTERFACE` alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bind {
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) address: Option<SourceAddresses>,
     pub(crate) interface: Option<String>,
 }
 
@@ -273,7 +274,7 @@ impl FromStr for Bind {
         let parsed = match inner {
             "" if interface.is_some() => None,
             _ => Some(inner.parse().map_err(
-                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0",
+                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0, or several: 192.0.2.1-192.0.2.20 or 192.0.2.0/28",
             )?),
         };
         if interface.is_some_and(|i| !is_device(i)) {
@@ -281,6 +282,26 @@ impl FromStr for Bind {
         }
         Ok(Bind { address: parsed, interface: interface.map(Into::into) })
     }
+}
+
+/// `PORT[-LAST]`: local ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientPorts {
+    pub(crate) first: u16,
+    pub(crate) last: Option<u16>,
+}
+
+/// Local ports, from 1.
+pub(crate) fn client_ports(text: &str) -> Result<ClientPorts, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let parsed = match text.split_once('-') {
+        None => port(text).map(|first| ClientPorts { first, last: None }),
+        Some((first, last)) => port(first)
+            .zip(port(last))
+            .filter(|(first, last)| first <= last)
+            .map(|(first, last)| ClientPorts { first, last: Some(last) }),
+    };
+    parsed.ok_or_else(|| "expected a port from 1 to 65535, or a range such as 5000-5999".into())
 }
 
 /// A scheduling class for sending threads.

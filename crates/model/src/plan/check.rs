@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, Family, HeaderFormat, IpOptions,
-    MAX_FLOWS, PLAN_SCHEMA, Plan, Size, Switch, TransportName,
+    MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
@@ -53,9 +53,18 @@ impl Plan {
             return refuse("device", format!("'{device}'"), "an interface name of 1 to 15 bytes");
         }
         if let (Some(bind), Some(family)) = (self.bind, self.family)
-            && family_of(bind) != family
+            && family_of(bind.first()) != family
         {
             return refuse("bind", format!("{bind} with {family}"), "an address of that family");
+        }
+        // Only TCP's handshake proves that an address is the client's.
+        if let Some(bind) = self.bind.filter(|bind| bind.count() > 1)
+            && let Some(other) = self.connections.iter().find(|c| !c.transport.tcp_info())
+        {
+            let given = format!("{bind} with transport {}", other.transport.name());
+            let names = TransportName::ALL.iter().filter(|name| name.tcp_info());
+            let names = one_of(names.map(|name| name.label()));
+            return refuse("bind", given, &format!("one address; several with transport {names}"));
         }
         if self.nominal == Some(BitRate(0)) {
             return refuse("nominal", "0".into(), "bits per second above 0");
@@ -74,7 +83,8 @@ impl Plan {
         let mut flows = 0u64;
         let mut names = std::collections::HashSet::new();
         for (i, c) in self.connections.iter().enumerate() {
-            c.check(&format!("connection[{i}]"), self.family)?;
+            let addresses = self.bind.map_or(1, SourceAddresses::count);
+            c.check(&format!("connection[{i}]"), self.family, addresses)?;
             c.check_group(&format!("connection[{i}]"), self.wanted_family())?;
             if self.data_ports == DataPorts::Shared
                 && c.transport.name().ip()
@@ -202,7 +212,7 @@ impl Connection {
         }
         let family = Some(Family::Ipv6);
         Connection { rate: Some(rate), rate_schedule: None, ..self.clone() }
-            .check("connection", family)
+            .check("connection", family, 1)
             .map_err(|e| match e {
                 ModelError::Field { given, accepted, .. } => {
                     ModelError::Field { field: "rate".into(), given, accepted }
@@ -211,8 +221,8 @@ impl Connection {
             })
     }
 
-    /// Checks one connection; `at` is its path in the document.
-    fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
+    /// Checks one connection; `at` is its path in the document, `addresses` how many local addresses it uses in turn.
+    fn check(&self, at: &str, family: Option<Family>, addresses: u32) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
             Err(ModelError::Field {
                 field: format!("{at}.{field}"),
@@ -298,7 +308,7 @@ impl Connection {
             return refuse("window", w.to_string(), "1K to 1G");
         }
         if let Some((field, given, accepted)) =
-            self.transport.ip().and_then(|ip| ip.refused(family, self.count))
+            self.transport.ip().and_then(|ip| ip.refused(family, self.count.div_ceil(addresses)))
         {
             return refuse(field, given, &accepted);
         }
@@ -399,7 +409,7 @@ impl Connection {
 }
 
 impl IpOptions {
-    /// The first value that is invalid for `count` flows over `family`.
+    /// The first value that is invalid for flows over `family` that need `count` ports.
     fn refused(
         &self,
         family: Option<Family>,
@@ -420,6 +430,19 @@ impl IpOptions {
         }
         if let Some(priority) = self.priority.filter(|priority| *priority > 15) {
             return Some(("priority", priority.to_string(), "0 to 15".into()));
+        }
+        if let Some(last) = self.client_port_last {
+            let first = self.client_port.unwrap_or(0);
+            if first == 0 || last < first {
+                let given = format!("{last} with client_port {first}");
+                let accepted = "a port from `client_port` on, up to 65535";
+                return Some(("client_port_last", given, accepted.into()));
+            }
+            if u32::from(last - first) + 1 < count {
+                let given =
+                    format!("{last} with client_port {first} for {count} flows of each address");
+                return Some(("client_port_last", given, "a port for each flow".into()));
+            }
         }
         let first = self.client_port?;
         if first == 0 {

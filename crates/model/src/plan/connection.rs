@@ -72,6 +72,13 @@ impl Connection {
         self.transport.ip().and_then(|ip| ip.client_port)
     }
 
+    /// The client's first and last port, if the plan states both.
+    #[must_use]
+    pub fn client_ports(&self) -> Option<(u16, u16)> {
+        let ip = self.transport.ip()?;
+        ip.client_port.zip(ip.client_port_last)
+    }
+
     /// The TOS or traffic-class byte of its packets, if the plan states it or its ECN bits.
     #[must_use]
     pub fn tos(&self) -> Option<u8> {

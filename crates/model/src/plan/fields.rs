@@ -228,6 +228,9 @@ connection! {
             kernel_pacing: Option<BitRate>,
             /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
             client_port: Option<u16>,
+            /// Last source port. Connections of single transactions (shape `crr` or `cc`) use the ports from `client_port` to this one in turn.
+            #[schemars(title = "Last client port")]
+            client_port_last: Option<u16>,
         }
         with {}
         impl {}

@@ -217,8 +217,9 @@ impl Connection {
         }
         if shape.connects()
             && let Some(port) = self.client_port()
+            && self.transport.ip().is_some_and(|ip| ip.client_port_last.is_none())
         {
-            let accepted = "absent: each connection has a port of its own";
+            let accepted = "a range of ports, or absent: each connection has a port of its own";
             return Some(("client_port", given(&port), accepted.into()));
         }
         if let Some(rate) = self.rate.filter(|r| matches!(r.limit, RateLimit::Bits(_))) {

@@ -103,10 +103,15 @@ pub(super) fn refused(address: Address, code: &str, text: &str) -> TrafficError 
     }
 }
 
-/// Local address to bind to for a peer of this family.
-pub(crate) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
+/// Local address to bind to for a peer of this family, for the connection that is `turn`, counted from 0.
+pub(crate) fn bind_address(
+    plan: &Plan,
+    peer: SocketAddr,
+    turn: u64,
+    port: u16,
+) -> Option<SocketAddr> {
     let ip: IpAddr = match plan.bind {
-        Some(ip) => ip,
+        Some(sources) => sources.in_turn(turn),
         None if port == 0 => return None,
         None if peer.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
         None => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -116,7 +121,7 @@ pub(crate) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<S
 
 async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, TrafficError> {
     let plan = &config.plan;
-    if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
+    if plan.bind.is_some_and(|b| b.first().is_ipv4() != address.is_ipv4()) {
         return Err(TrafficError::Input {
             field: "bind",
             given: plan.bind.map(|b| b.to_string()).unwrap_or_default(),
@@ -124,7 +129,7 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         });
     }
     let options = TcpOptions {
-        bind: bind_address(plan, address, 0),
+        bind: bind_address(plan, address, 0, 0),
         device: plan.device.clone(),
         nodelay: true,
         keepalive_seconds: Some(15),

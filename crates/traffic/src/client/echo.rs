@@ -72,7 +72,7 @@ fn check(config: &ClientConfig) -> Result<(), TrafficError> {
 async fn address(config: &ClientConfig) -> Result<SocketAddr, TrafficError> {
     let found = resolve_elsewhere(&config.host, &config.plan).await?;
     let bind = config.plan.bind;
-    let fits = |to: &&SocketAddr| bind.is_none_or(|bind| bind.is_ipv4() == to.is_ipv4());
+    let fits = |to: &&SocketAddr| bind.is_none_or(|bind| bind.first().is_ipv4() == to.is_ipv4());
     let mut to = *found.iter().find(fits).ok_or_else(|| TrafficError::Input {
         field: "bind",
         given: bind.map(|bind| bind.to_string()).unwrap_or_default(),
@@ -131,7 +131,7 @@ pub(super) async fn run(
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut flows = vec![];
     for spec in &specs {
-        let bind = bind_address(&config.plan, to, 0);
+        let bind = bind_address(&config.plan, to, 0, 0);
         let key = crate::key::random()?;
         let socket = EchoSocket::open(spec, bind, config.plan.device.clone(), to, &key)?;
         let link =

@@ -75,7 +75,7 @@ impl Probes {
             timestamps: true,
             nonblocking: true,
             device: plan.device.clone(),
-            ..UdpOptions::bind(bind_address(plan, server, 0).unwrap_or(any))
+            ..UdpOptions::bind(bind_address(plan, server, 0, 0).unwrap_or(any))
         };
         let socket = UdpSocket::open(&options).ok()?;
         let hello = |flow| ControlDatagram {

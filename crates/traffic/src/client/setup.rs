@@ -99,7 +99,8 @@ impl Setup<'_> {
         for (spec, transport) in specs {
             let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
             let remote = self.at(port).ip_or_none();
-            let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
+            let local =
+                bind_address(self.plan, remote, 0, spec.connection.client_port().unwrap_or(0));
             let any = UdpOptions::connect(remote).bind;
             let receives = receives(spec);
             let options = UdpOptions {
@@ -212,8 +213,9 @@ impl Setup<'_> {
     ) -> TcpOptions {
         let sends = spec.connection.direction == Direction::Forward;
         let port = spec.connection.client_port().unwrap_or(0);
+        let turn = u64::from(spec.id - 1);
         TcpOptions {
-            bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, port)),
+            bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, turn, port)),
             device: self.plan.device.clone(),
             nonblocking: true,
             ..transport.options(spec, sends)
@@ -241,6 +243,10 @@ impl Setup<'_> {
                 spec: spec.clone(),
                 server: remote,
                 options: self.stream_options(spec, transport, remote),
+                sources: self.plan.bind,
+                ports: spec.connection.client_ports(),
+                // Flows begin at different addresses and ports.
+                turn: u64::from(spec.id - 1),
                 preface: self.preface(spec),
             })
         });

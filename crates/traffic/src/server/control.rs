@@ -320,6 +320,7 @@ impl Task<'_> {
             specs.clone(),
             local.ip(),
             self.peer,
+            open.plan.bind,
             now,
             events.clone(),
             shared.log.clone(),

@@ -15,7 +15,7 @@ use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
 use super::flags::flags;
-use crate::commands::values::{self, Bind, Cpus, GroupAddress, Label, Nominal};
+use crate::commands::values::{self, Bind, ClientPorts, Cpus, GroupAddress, Label, Nominal};
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
@@ -232,7 +232,8 @@ flags! {
         /// Use IPv6 only
         #[arg(short = '6', long)]
         ipv6: bool => family,
-        /// Local address to send from, optionally with its interface
+        /// Local address to send from, optionally with its interface. TCP: also a range such as 10.0.0.1-10.0.0.20 or a network
+        /// such as 10.0.0.0/28, whose addresses the connections use in turn
         #[arg(short = 'B', long, value_name = "ADDRESS[%INTERFACE]")]
         bind: Option<Bind> => plan.bind = |bind: Bind| bind.address,
         /// Local interface to send through
@@ -241,9 +242,10 @@ flags! {
         /// Multicast and broadcast: interface of the receivers [default: that of the control connection]
         #[arg(long, value_name = "INTERFACE")]
         interface: Option<String> => connection.interface,
-        /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
-        #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
-        cport: Option<u16> => client_port,
+        /// Local port of the first connection, 1 to 65535; the next ports for further ones. Or a range, whose ports the
+        /// connections of --shape crr and cc use in turn [default: chosen by the system]
+        #[arg(long, value_name = "PORT[-LAST]", value_parser = values::client_ports)]
+        cport: Option<ClientPorts> => client_port,
         /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
         #[arg(short = 'w', long, value_name = "SIZE")]
         window: Option<ByteSize> => connection.window,

@@ -175,10 +175,23 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
         .enumerate()
         .map(|(group, (server, direction))| {
             let group = if senders == 1 { group % directions.len() } else { group };
-            let client_port = socket.cport.map(|first| port_of(first, group)).transpose()?;
+            let client_port = match socket.cport {
+                // The connections of all groups use the same ports in turn.
+                Some(ports) if ports.last.is_some() && like.shape.connects() => Some(ports.first),
+                Some(ports) => Some(port_of(ports.first, group)?),
+                None => None,
+            };
+            let client_port_last = socket.cport.and_then(|ports| ports.last);
             let host = server.map(|server| server.name.clone());
             let port = server.and_then(|server| server.port);
-            let own = ConnectionFields { host, port, direction, client_port, ..like.clone() };
+            let own = ConnectionFields {
+                host,
+                port,
+                direction,
+                client_port,
+                client_port_last,
+                ..like.clone()
+            };
             Ok(own.into())
         })
         .collect::<Result<Vec<Connection>, CliError>>()?;

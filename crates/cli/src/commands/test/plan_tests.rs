@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 49] = [
+const LINES: [&str; 50] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -57,6 +57,7 @@ const LINES: [&str; 49] = [
     "h -L 7",
     "h -u -4 -B 192.0.2.7 --dont-fragment",
     "h -B fe80::1%eth0",
+    "h --shape crr -B 10.0.0.0/28 --cport 5000-5999",
     "h --bind-dev eth0 --fq-rate 100M",
     "unix:/run/x -n 1M",
     "unix:/run/x -u -k 10",
@@ -152,6 +153,8 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --catch-up fast", "value", "--catch-up", "fast"),
         ("h --align 100", "value", "--align", "100"),
         ("h -u --ecn ce", "value", "--ecn", "ce"),
+        ("h --cport 9-5", "value", "--cport", "9-5"),
+        ("h -B 10.0.0.9-10.0.0.1", "value", "--bind", "10.0.0.9-10.0.0.1"),
         ("h --label x", "value", "--label", "x"),
         ("h --transport sctp", "value", "--transport", "sctp"),
         ("h -A x", "value", "--affinity", "x"),

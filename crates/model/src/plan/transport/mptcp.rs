@@ -65,6 +65,7 @@ const OPTIONS: &[&str] = &[
     "tos",
     "flow_label",
     "client_port",
+    "client_port_last",
 ];
 
 /// Options of MPTCP.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
 use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock};
-use weir_model::plan::{Direction, Family, FlowSpec, Plan};
+use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, SourceAddresses};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
@@ -376,15 +376,30 @@ pub(super) fn start_engine(config: &ClientConfig) -> Result<Engine, TrafficError
 /// closed need none, since the server closes first. Where requests are sent at a rate, the number that is open depends on
 /// the server: those without a port fail.
 fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
+    let addresses = u64::from(plan.bind.map_or(1, SourceAddresses::count));
     let of_ip =
-        plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
-    let needed: u64 = of_ip.map(|c| u64::from(c.count) * (1 + u64::from(c.outstanding()))).sum();
-    let ports = host::local_ports().filter(|ports| needed > *ports);
+        || plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
+    let of = |c: &Connection| u64::from(c.count) * (1 + u64::from(c.outstanding()));
+    for (connection, (first, last)) in of_ip().filter_map(|c| Some((c, c.client_ports()?))) {
+        let (needed, ports) = (of(connection), u64::from(last.saturating_sub(first)) + 1);
+        if needed > ports * addresses {
+            return Err(TrafficError::AddressSpace {
+                field: "client_port",
+                given: format!("{first}-{last} for {needed} connections at the same time"),
+                accepted: format!("at least {} ports", needed.div_ceil(addresses)),
+            });
+        }
+    }
+    let needed: u64 = of_ip().filter(|c| c.client_ports().is_none()).map(of).sum();
+    let ports = host::local_ports().map(|ports| ports.saturating_mul(addresses));
+    let ports = ports.filter(|ports| needed > *ports);
     ports.map_or(Ok(()), |ports| {
         Err(TrafficError::AddressSpace {
             field: "outstanding",
             given: format!("{needed} connections at the same time"),
-            accepted: format!("up to {ports}, the ports of net.ipv4.ip_local_port_range"),
+            accepted: format!(
+                "up to {ports}, by net.ipv4.ip_local_port_range and the local addresses (`bind`)"
+            ),
         })
     })
 }

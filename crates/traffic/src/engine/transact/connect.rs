@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use weir_flow::{Failure, NextSend, StreamPool};
-use weir_model::plan::FlowSpec;
+use weir_model::plan::{FlowSpec, SourceAddresses};
 use weir_net::poll::Interest;
-use weir_net::tcp::TcpOptions;
+use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_wire::preface::DATA_LEN;
 
 use super::client::finish;
@@ -20,8 +20,43 @@ pub(crate) struct Dial {
     pub(crate) spec: FlowSpec,
     pub(crate) server: Address,
     pub(crate) options: TcpOptions,
+    /// Addresses and ports from which connections are made in turn, if the plan states several.
+    pub(crate) sources: Option<SourceAddresses>,
+    pub(crate) ports: Option<(u16, u16)>,
+    /// Turn of the next connection.
+    pub(crate) turn: u64,
     /// Shows the server to which flow a connection belongs.
     pub(crate) preface: [u8; DATA_LEN],
+}
+
+/// Number of ports that are tried for a connection: others may be in use.
+const MAX_TRIES: u64 = 64;
+
+impl Dial {
+    /// Starts to connect from the next address and port. The addresses change first, so that connections in succession
+    /// have different ones.
+    fn connect(&mut self) -> weir_net::Result<TcpStream> {
+        let addresses = u64::from(self.sources.map_or(1, SourceAddresses::count));
+        let ports = self.ports.map_or(1, |(first, last)| u64::from(last.saturating_sub(first)) + 1);
+        let mut tries = (addresses * ports).min(MAX_TRIES);
+        loop {
+            if let Some(bind) = &mut self.options.bind {
+                if let Some(sources) = self.sources {
+                    bind.set_ip(sources.in_turn(self.turn));
+                }
+                if let Some((first, _)) = self.ports {
+                    bind.set_port(first + (self.turn / addresses % ports) as u16);
+                }
+                self.turn += 1;
+            }
+            let started = self.transport.start_connect(self.server, &self.options);
+            tries -= 1;
+            match &started {
+                Err(e) if tries > 0 && reason(kind(e)) == Failure::NoPort => {}
+                _ => return started,
+            }
+        }
+    }
 }
 
 /// The connection of one transaction.
@@ -80,9 +115,11 @@ pub(super) fn serve(
                 };
             }
         }
-        let Side::Client { dial: Some(dial), .. } = &slot.flow.side else { return Outcome::Done };
+        let Side::Client { dial: Some(dial), .. } = &mut slot.flow.side else {
+            return Outcome::Done;
+        };
         let number = lock(&state).sent(now);
-        match dial.transport.start_connect(dial.server, &dial.options) {
+        match dial.connect() {
             Ok(stream) => {
                 let socket = dial.transport.socket(&dial.spec, stream);
                 let dialled = Dialled {
