@@ -97,6 +97,7 @@ const FLAGS: &[Flag] = &[
         any,
         "--content pattern:30313233343536373839 repeats the digits 0 to 9",
     ),
+    ("test", &["--bounceback"], any, "--rr with --request SIZE and --response SIZE"),
     ("test", &["-m", "--mptcp"], any, "--transport mptcp"),
     ("test", &["--ssm-host"], any, "--multicast GROUP --source-specific: the sender is the source"),
     (

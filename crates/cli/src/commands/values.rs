@@ -347,7 +347,16 @@ pub(crate) struct Cpus(pub(crate) Vec<usize>);
 impl FromStr for Cpus {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        threads::cpus(text).map(Cpus).ok_or_else(|| format!("expected {}", threads::CPUS_FORM))
+        let Some(node) = text.strip_prefix("node:") else {
+            let cpus = threads::cpus(text).map(Cpus);
+            return cpus.ok_or_else(|| format!("expected {} or node:N", threads::CPUS_FORM));
+        };
+        let node = node.parse().map_err(|_| "expected node:N, a NUMA node such as node:0")?;
+        let list = weir_net::thread::node_cpus(node);
+        let cpus = list.ok().and_then(|list| threads::cpus(&list).map(Cpus));
+        cpus.ok_or_else(|| {
+            "expected a NUMA node of this host that has CPUs (`lscpu` lists them)".to_owned()
+        })
     }
 }
 
@@ -561,6 +570,12 @@ mod tests {
     #[test]
     fn cpu_lists() {
         assert_eq!("3,0-1,1".parse::<Cpus>().unwrap().0, [0, 1, 3]);
+        if let Ok(list) = weir_net::thread::node_cpus(0) {
+            assert_eq!("node:0".parse::<Cpus>().unwrap(), list.parse::<Cpus>().unwrap());
+        }
+        for bad in ["node:", "node:x", "node:-1", "node:4000000000"] {
+            assert!(bad.parse::<Cpus>().is_err(), "{bad}");
+        }
         for bad in ["", "a", "3-1", "0,,1", "99999999999", "0-99999999"] {
             assert!(bad.parse::<Cpus>().is_err(), "{bad}");
         }

@@ -72,7 +72,7 @@ pub(crate) struct GeneralArgs {
     /// Write the process id to this file; it is removed at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
-    /// Run on these CPUs only, such as 0, 0,2 or 1-3
+    /// Run on these CPUs only, such as 0, 0,2 or 1-3, or those of a NUMA node: node:0
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]

@@ -78,7 +78,7 @@ pub(crate) struct GeneralArgs {
     /// Listen on this Unix socket for `weir ctl` (start, stop and status of each connection)
     #[arg(long, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
-    /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
+    /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3, or those of a NUMA node: node:0
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
