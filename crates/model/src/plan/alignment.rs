@@ -30,6 +30,12 @@ impl Alignment {
         self.bytes as usize
     }
 
+    /// Bytes behind the multiple.
+    #[must_use]
+    pub fn offset(self) -> usize {
+        self.offset as usize
+    }
+
     /// Bytes from `address` to the next address that has it, less than the alignment.
     #[must_use]
     pub fn padding(self, address: usize) -> usize {
