@@ -368,6 +368,9 @@ pub(crate) struct OutputArgs {
     /// [default: 127.0.0.1:9350]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9350", value_parser = values::exporter_address)]
     pub(crate) prometheus: Option<std::net::SocketAddr>,
+    /// Post live figures of each connection to an OpenTelemetry collector after each interval (OTLP/HTTP with JSON)
+    #[arg(long, value_name = "http://HOST[:PORT][/PATH]")]
+    pub(crate) otlp: Option<String>,
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,

@@ -14,7 +14,7 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
-use super::exporter::{self, Exporter};
+use super::exporter::{self, Exporter, OtlpExporter};
 use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
 use crate::engine::Address;
@@ -76,6 +76,7 @@ pub(crate) struct Outputs {
     table: Option<IntervalTable>,
     problems: Vec<CliError>,
     exporter: Option<Exporter>,
+    otlp: Option<OtlpExporter>,
     /// What a live view controls; absent before the test runs.
     controls: Option<Controls>,
     is_live: bool,
@@ -140,6 +141,8 @@ impl Outputs {
             }
         };
         let exporter = args.prometheus.map(exporter::start).transpose()?;
+        let otlp = args.otlp.as_deref().map(|url| exporter::start_otlp(url, &identity.id));
+        let otlp = otlp.transpose()?;
         Ok(Outputs {
             options,
             sink,
@@ -149,6 +152,7 @@ impl Outputs {
             table: None,
             problems: vec![],
             exporter,
+            otlp,
             controls: None,
             is_live: args.live,
             live: None,
@@ -191,6 +195,7 @@ impl Outputs {
     /// Traffic starts.
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
         self.exporter.iter().for_each(|exporter| exporter.flows(specs));
+        self.otlp.iter().for_each(|exporter| exporter.flows(specs));
         // A Unix socket has no address family.
         if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
             self.plan.family = Some(family);
@@ -263,6 +268,7 @@ impl Outputs {
     /// An interval is over.
     pub(crate) fn interval(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.interval(interval));
+        self.otlp.iter().for_each(|exporter| exporter.interval(interval));
         self.live.iter().for_each(|live| live.interval(interval));
         match self.options.form {
             Form::Text if self.live.as_ref().is_some_and(Live::is_shown) => {}
@@ -279,12 +285,14 @@ impl Outputs {
     /// The missing part of an interval has arrived: printed lines are not corrected, but the CSV file gets the complete interval.
     pub(crate) fn late(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.late(interval));
+        self.otlp.iter().for_each(|exporter| exporter.late(interval));
         self.csv_rows(|csv| csv.late(interval));
     }
 
     /// The test is over: the terminal shows lines again.
     pub(crate) fn over(&mut self) {
         self.live = None;
+        self.otlp.take().into_iter().for_each(exporter::finish_otlp);
     }
 
     /// The record is available, complete or partial.
