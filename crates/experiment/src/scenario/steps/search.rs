@@ -116,6 +116,7 @@ impl Inner<'_, '_, '_> {
                 let first = searched.found.first();
                 first.map_or(vec![], |first| further_figures(&further, first, &runs, &rates))
             });
+            let made = out.runs.len();
             out.runs.append(&mut runs);
             out.code = not_simulated.then(|| StepOutcome::NOT_SIMULATED.into());
             tried.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -127,6 +128,12 @@ impl Inner<'_, '_, '_> {
                     break;
                 }
             };
+            if let (Some(note), Some(first)) =
+                (limited_note(&out.runs[made..]), searched.found.first_mut())
+            {
+                let own = std::iter::once(first.text.clone()).filter(|text| !text.is_empty());
+                first.text = own.chain([note]).collect::<Vec<_>>().join("; ");
+            }
             searched.found.extend(at_result.into_iter().flatten());
             let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             open.extend(searched.open.into_iter().map(|why| match words.is_empty() {
@@ -153,6 +160,14 @@ impl Inner<'_, '_, '_> {
         }
         Ok(())
     }
+}
+
+/// How many trials were host-limited, if any was. A repeated trial counts once, by its last attempt.
+fn limited_note(runs: &[RunRef]) -> Option<String> {
+    let counted = || runs.iter().filter(|run| run.is_counted());
+    let limited = counted().filter(|run| run.host_limited).count();
+    let were = if limited == 1 { "was" } else { "were" };
+    (limited > 0).then(|| format!("{limited} of {} trials {were} host-limited", counted().count()))
 }
 
 /// Figures of the last trial at the rate that a search found, or at its lower bound.
@@ -533,6 +548,16 @@ mod tests {
         assert_eq!(rate_text(1000.0, "packets_per_second"), "1000pps");
         assert_eq!(rate_text(812.7437, "packets_per_second"), "812.744pps");
         assert_eq!(rate_text(1e6, "bits_per_second"), "1000000");
+    }
+
+    #[test]
+    fn a_repeated_trial_counts_once_by_its_last_attempt() {
+        let limited = RunRef { host_limited: true, ..RunRef::default() };
+        let again = RunRef { superseded: true, ..limited.clone() };
+        let failed = RunRef { error: Some("refused".into()), ..limited.clone() };
+        let note = limited_note(&[again.clone(), again, limited, failed, RunRef::default()]);
+        assert_eq!(note.as_deref(), Some("1 of 2 trials was host-limited"));
+        assert_eq!(limited_note(&[RunRef::default()]), None);
     }
 
     #[test]
