@@ -381,6 +381,7 @@ pub(super) fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
             out.push(Block::Figures(charts));
         }
         out.push(Block::Grid(result_table::grid(table)));
+        out.extend(result_table::legend(table).map(|text| Block::Text(text.into())));
         if !table.sources.is_empty() {
             out.push(Block::Text(format!("Published: {}.", table.sources.join("; "))));
         }
