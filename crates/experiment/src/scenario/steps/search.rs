@@ -54,7 +54,10 @@ impl Inner<'_, '_, '_> {
         // Of each trial, in ascending order of rates.
         let mut all: Vec<AxisValues> = vec![];
         let mut failed = None;
-        for at in points(&axes) {
+        let (begun, of) = (Instant::now(), points(&axes).len() as u64);
+        let mut has_old = false;
+        for (at, place) in points(&axes).into_iter().zip(1..) {
+            let before = begun.elapsed();
             let around: AxisValues = [self.around.at.clone(), at.clone()].concat();
             let room = Room {
                 step,
@@ -92,7 +95,26 @@ impl Inner<'_, '_, '_> {
                     is_first: is_first && ask.number == 1,
                 };
                 let (run, is_old) = self.run(&one)?;
-                self.ran(&run, is_old, u64::from(ask.number), 0, None);
+                has_old |= is_old;
+                // Searches at earlier points took about as long.
+                let left = (place > 1 && !has_old).then(|| {
+                    let each = before / (place - 1) as u32;
+                    (each * (of - place + 1) as u32).saturating_sub(begun.elapsed() - before)
+                });
+                (options.tell)(&ScenarioEvent::Ran {
+                    step: self.name,
+                    run: &run,
+                    is_old,
+                    done: u64::from(ask.number),
+                    of: 0,
+                    point: (of > 1).then_some((place, of)),
+                    around: &self.around.at,
+                    rates: match terms.unit {
+                        "bits_per_second" => RATES_IN_BITS,
+                        _ => RATES_IN_PACKETS,
+                    },
+                    left,
+                });
                 if let Some(error) = &run.error {
                     not_simulated = run.not_simulated;
                     return Err(ScenarioError::program(self.name, error));
@@ -544,13 +566,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_has_the_digits_that_it_needs() {
-        assert_eq!(rate_text(1000.0, "packets_per_second"), "1000pps");
-        assert_eq!(rate_text(812.7437, "packets_per_second"), "812.744pps");
-        assert_eq!(rate_text(1e6, "bits_per_second"), "1000000");
-    }
-
-    #[test]
     fn a_repeated_trial_counts_once_by_its_last_attempt() {
         let limited = RunRef { host_limited: true, ..RunRef::default() };
         let again = RunRef { superseded: true, ..limited.clone() };
@@ -558,6 +573,13 @@ mod tests {
         let note = limited_note(&[again.clone(), again, limited, failed, RunRef::default()]);
         assert_eq!(note.as_deref(), Some("1 of 2 trials was host-limited"));
         assert_eq!(limited_note(&[RunRef::default()]), None);
+    }
+
+    #[test]
+    fn a_rate_has_the_digits_that_it_needs() {
+        assert_eq!(rate_text(1000.0, "packets_per_second"), "1000pps");
+        assert_eq!(rate_text(812.7437, "packets_per_second"), "812.744pps");
+        assert_eq!(rate_text(1e6, "bits_per_second"), "1000000");
     }
 
     #[test]
