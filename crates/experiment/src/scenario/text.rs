@@ -245,7 +245,8 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
             limits.for_each(|code| *codes.entry(code).or_default() += 1);
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
-        let runs = if host_limited == 1 { "1 run" } else { &format!("{host_limited} runs") };
+        let all: u64 = step.points.iter().map(|p| p.runs).sum();
+        let runs = format!("{host_limited} of {}", weir_model::counted(all, "run"));
         out += &body(&format!("  * limited by tool or host in {runs}: {}", codes.join(", ")));
     }
     if let Some(together) = &step.together {
