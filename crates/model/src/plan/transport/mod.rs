@@ -179,6 +179,15 @@ impl Transport {
         transport
     }
 
+    /// A document's options as the transport `name` writes them: those at their defaults are left out.
+    pub(super) fn written(name: TransportName, mut fields: ConnectionFields) -> ConnectionFields {
+        let mut transport = Transport::from(name);
+        transport.options_mut().take(&mut fields);
+        let mut written = ConnectionFields::default();
+        transport.put(&mut written);
+        written
+    }
+
     /// Writes the transport's name and options into a document.
     pub(super) fn put(&self, fields: &mut ConnectionFields) {
         fields.transport = self.name();
