@@ -131,7 +131,23 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         nonblocking: true,
         ..TcpOptions::default()
     };
-    established(address, &options, config.connect_timeout).await
+    established(address, &options, config.connect_timeout).await.map_err(|error| match error {
+        TrafficError::Connect { address, reason } if reason == REFUSED => {
+            let reason = format!("{reason}; `weir serve` starts a server there");
+            TrafficError::Connect { address, reason }
+        }
+        error => error,
+    })
+}
+
+/// What a host answers where nothing listens.
+const REFUSED: &str = "connection refused: nothing listens on this port";
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => REFUSED.into(),
+        _ => error.to_string(),
+    }
 }
 
 /// A connection accepted by the peer within `timeout`.
@@ -145,7 +161,7 @@ pub(crate) async fn established(
         weir_net::tcp::TcpStream::start_connect(address, options).map_err(|e| match e {
             // No route, or refused immediately: unreachable, like an address that does not answer.
             weir_net::Error::System { operation: "connect to", source, .. } => {
-                failed(source.to_string())
+                failed(reason(&source))
             }
             e => TrafficError::from(e),
         })?;
@@ -156,7 +172,7 @@ pub(crate) async fn established(
     };
     match tokio::time::timeout(timeout, connecting).await {
         Ok(Ok(())) => Ok(stream),
-        Ok(Err(e)) => Err(failed(e.to_string())),
+        Ok(Err(e)) => Err(failed(reason(&e))),
         Err(_) => Err(failed(format!("no answer within {} s", timeout.as_secs_f64()))),
     }
 }
