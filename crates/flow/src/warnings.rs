@@ -494,6 +494,23 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
 fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(s) = &f.sender else { return };
     let pause = s.spacing.as_ref().map_or(0.0, |spacing| spacing.max_seconds);
+    let asked = spec.packets_per_second().filter(|rate| *rate > 0.0).map(f64::recip);
+    let is_timed = spec.connection.packets.is_none() && spec.connection.bytes.is_none();
+    let seconds = s.seconds;
+    if let Some(gap) = asked
+        && (f.transport.datagrams() && is_timed && s.packets == 1 && gap > seconds)
+    {
+        let rate = spec.rate;
+        out.push(
+            Warning::new(
+                "rate-below-one-packet",
+                Severity::Warning,
+                format!("at {rate} there is a packet every {gap:.1} s, which is longer than the test: only one was sent, and its rate is not the one asked for (units: 100k, 100M, 100pps)"),
+            )
+            .with_value(gap, seconds)
+            .for_flow(f.id),
+        );
+    }
     if let (Some(slots), Some(late)) = (s.intended_slots, s.late_slots)
         && f.transport.datagrams()
         && late as f64 > LATE * slots as f64

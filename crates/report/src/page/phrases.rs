@@ -18,6 +18,8 @@ const MUCH_LOSS: f64 = 0.001;
 const MUCH_WAITING: f64 = 0.5;
 /// Fraction of the requested rate from which it counts as reached.
 const REACHED: f64 = 0.995;
+/// Fraction of the asked rate above which a run was too short to have one.
+const EXCEEDED: f64 = 2.0;
 
 /// The plan's title, else the two hosts.
 pub(super) fn title(record: &Record) -> String {
@@ -451,7 +453,7 @@ fn asked_rate_was_reached(record: &Record) -> bool {
     });
     limited
         && !record.flows.is_empty()
-        && record.flows.iter().all(|f| paced(f).is_some_and(|r| r >= REACHED))
+        && record.flows.iter().all(|f| paced(f).is_some_and(|r| (REACHED..=EXCEEDED).contains(&r)))
 }
 
 /// The most frequent limit of the sender in the TCP samples, and its fraction of the samples.
