@@ -86,7 +86,9 @@ const PLAN = {
 /** A test between the hosts of the lab, up to its record. */
 async function measured(plan) {
   const test = await api('POST', '/tests', { from: `${LAB}/a`, host: far, plan: { schema: 'weir.plan/1', ...plan } });
-  const ended = await until(`/tests/${test.id}`, (one) => one.run_id !== undefined && one.run_id !== null);
+  // It has a run_id from its start.
+  const ended = await until(`/tests/${test.id}`, (one) => ['ended', 'failed', 'interrupted'].includes(one.state));
+  if (ended.state !== 'ended') throw new Error(`${plan.title}: ${ended.state} ${ended.error ?? ''}`);
   return ended.run_id;
 }
 
@@ -105,7 +107,7 @@ try {
   const runs = [];
   for (const rate of ['4M', '8M']) runs.push(await measured({ title: `video at ${rate}`, connection: [{ name: 'video', transport: 'udp', payload: '1200', rate, tos: 136, duration: '5s' }] }));
   await api('POST', '/demo', { simulate: true });
-  const experiment = await api('POST', '/experiments', { scenario: 'latency-under-load', quick: true, simulate: true });
+  const experiment = await api('POST', '/experiments', { scenario: 'rfc2544', quick: true, simulate: true });
   await until(`/experiments/${experiment.id}`, (one) => one.state !== 'running' && one.state !== 'starting');
   const test = await api('POST', '/tests', { from: `${LAB}/a`, host: far, plan: PLAN });
   await wait(15_000);

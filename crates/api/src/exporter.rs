@@ -36,7 +36,7 @@ const CONNECTIONS: usize = 16;
 const REMEMBERED: usize = 64;
 
 /// Labels of a series: those of its flow.
-type Labels = Vec<(String, String)>;
+pub(crate) type Labels = Vec<(String, String)>;
 /// What a request is answered from: the figures, and accepted names in `Host`.
 type Served = (Arc<Mutex<Figures>>, Arc<Vec<String>>);
 /// Reads a figure of one flow in one interval.
@@ -78,9 +78,18 @@ const GAUGES: &[(&str, &str, Read<f64>)] = &[
     }),
 ];
 
+/// Time that the figures of each end cover: name, help.
+const COVERED: [(&str, &str); 2] = [
+    ("weir_sent_reported_seconds", "Time that the sender's figures cover"),
+    ("weir_received_reported_seconds", "Time that the receiver's figures cover"),
+];
+
+/// Known losses: name, help.
+const LOST: (&str, &str) = ("weir_lost_packets", "Packets known to be lost");
+
 /// The families of series.
 #[derive(Debug)]
-struct Figures {
+pub(crate) struct Figures {
     registry: Registry,
     counters: Vec<Family<Labels, Counter>>,
     gauges: Vec<Family<Labels, Gauge<f64, AtomicU64>>>,
@@ -93,8 +102,25 @@ struct Figures {
     counted: HashMap<u32, [VecDeque<u64>; 2]>,
 }
 
+/// A value of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Integer(i128),
+    Real(f64),
+}
+
+/// A series with its values by flow.
+#[derive(Debug)]
+pub(crate) struct Series<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    /// A sum since the start; otherwise the latest value.
+    pub(crate) is_sum: bool,
+    pub(crate) values: Vec<(&'a Labels, Number)>,
+}
+
 impl Figures {
-    fn new() -> Figures {
+    pub(crate) fn new() -> Figures {
         let mut registry = Registry::default();
         let counters = COUNTERS.iter().map(|(name, help, _)| {
             let family = Family::<Labels, Counter>::default();
@@ -108,17 +134,13 @@ impl Figures {
             family
         });
         let gauges = gauges.collect();
-        let covered = [
-            ("weir_sent_reported_seconds", "Time that the sender's figures cover"),
-            ("weir_received_reported_seconds", "Time that the receiver's figures cover"),
-        ];
-        let covered = covered.map(|(name, help)| {
+        let covered = COVERED.map(|(name, help)| {
             let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
             registry.register(name, help, family.clone());
             family
         });
         let lost = Family::<Labels, Gauge>::default();
-        registry.register("weir_lost_packets", "Packets known to be lost", lost.clone());
+        registry.register(LOST.0, LOST.1, lost.clone());
         Figures {
             registry,
             counters,
@@ -146,6 +168,78 @@ impl Figures {
             }
         }
         fresh
+    }
+
+    /// The flows of the test, whose figures follow.
+    pub(crate) fn set_flows(&mut self, specs: &[FlowSpec]) {
+        let labels = |spec: &FlowSpec| {
+            let connection = &spec.connection;
+            let mut labels = vec![
+                ("flow".into(), spec.id.to_string()),
+                ("name".into(), spec.name.clone()),
+                ("transport".into(), connection.transport.name().to_string()),
+                ("direction".into(), connection.direction.to_string()),
+            ];
+            labels.extend(connection.host.clone().map(|host| ("host".into(), host)));
+            (spec.id, labels)
+        };
+        self.labels = specs.iter().map(labels).collect();
+    }
+
+    /// Adds an interval, or the parts of it that arrived late.
+    pub(crate) fn add(&mut self, interval: &Interval, is_late: bool) {
+        let seconds = interval.end_seconds - interval.start_seconds;
+        for flow in &interval.flows {
+            let flow = &self.fresh(flow, interval.end_seconds);
+            let Ok(at) = self.labels.binary_search_by_key(&flow.id, |(id, _)| *id) else {
+                continue;
+            };
+            let labels = &self.labels[at].1;
+            for (family, (_, _, value)) in self.counters.iter().zip(COUNTERS) {
+                if let Some(value) = value(flow) {
+                    family.get_or_create(labels).inc_by(value);
+                }
+            }
+            for (family, (_, _, value)) in self.gauges.iter().zip(GAUGES) {
+                if let Some(value) = value(flow) {
+                    family.get_or_create(labels).set(value);
+                }
+            }
+            for (family, end) in self.covered.iter().zip([&flow.sender, &flow.receiver]) {
+                if end.is_some() && seconds > 0.0 {
+                    family.get_or_create(labels).inc_by(seconds);
+                }
+            }
+            if !is_late
+                && let Some(receiver) = received(flow)
+                && let Some(lost) = receiver.lost_packets
+            {
+                let earlier = receiver.earlier_lost_packets.unwrap_or(0);
+                self.lost.get_or_create(labels).inc_by(earlier.saturating_add_unsigned(lost));
+            }
+        }
+    }
+
+    /// The series with the values that exist.
+    pub(crate) fn series(&self) -> Vec<Series<'_>> {
+        let series = |(name, help), is_sum, read: &dyn Fn(&Labels) -> Option<Number>| {
+            let values = self.labels.iter().filter_map(|(_, l)| Some((l, read(l)?))).collect();
+            Series { name, help, is_sum, values }
+        };
+        let mut all = vec![];
+        for (family, (name, help, _)) in self.counters.iter().zip(COUNTERS) {
+            let read = |l: &Labels| Some(Number::Integer(family.get(l)?.get().into()));
+            all.push(series((name, help), true, &read));
+        }
+        for (family, (name, help)) in self.covered.iter().zip(COVERED) {
+            all.push(series((name, help), true, &|l| Some(Number::Real(family.get(l)?.get()))));
+        }
+        for (family, (name, help, _)) in self.gauges.iter().zip(GAUGES) {
+            all.push(series((name, help), false, &|l| Some(Number::Real(family.get(l)?.get()))));
+        }
+        let lost = |l: &Labels| Some(Number::Integer(self.lost.get(l)?.get().into()));
+        all.push(series(LOST, false, &lost));
+        all
     }
 
     fn text(&self) -> String {
@@ -205,63 +299,18 @@ impl Exporter {
 
     /// The flows of the test, whose figures follow.
     pub fn flows(&self, specs: &[FlowSpec]) {
-        let labels = |spec: &FlowSpec| {
-            let connection = &spec.connection;
-            let mut labels = vec![
-                ("flow".into(), spec.id.to_string()),
-                ("name".into(), spec.name.clone()),
-                ("transport".into(), connection.transport.name().to_string()),
-                ("direction".into(), connection.direction.to_string()),
-            ];
-            labels.extend(connection.host.clone().map(|host| ("host".into(), host)));
-            (spec.id, labels)
-        };
-        lock(&self.figures).labels = specs.iter().map(labels).collect();
+        lock(&self.figures).set_flows(specs);
     }
 
     /// Adds an interval.
     pub fn interval(&self, interval: &Interval) {
-        self.add(interval, false);
+        lock(&self.figures).add(interval, false);
     }
 
     /// Adds the parts of an interval that arrived after it was reported. The losses in them are in the next interval's
     /// `earlier_lost_packets`.
     pub fn late(&self, interval: &Interval) {
-        self.add(interval, true);
-    }
-
-    fn add(&self, interval: &Interval, is_late: bool) {
-        let mut figures = lock(&self.figures);
-        let seconds = interval.end_seconds - interval.start_seconds;
-        for flow in &interval.flows {
-            let flow = &figures.fresh(flow, interval.end_seconds);
-            let Ok(at) = figures.labels.binary_search_by_key(&flow.id, |(id, _)| *id) else {
-                continue;
-            };
-            let labels = &figures.labels[at].1;
-            for (family, (_, _, value)) in figures.counters.iter().zip(COUNTERS) {
-                if let Some(value) = value(flow) {
-                    family.get_or_create(labels).inc_by(value);
-                }
-            }
-            for (family, (_, _, value)) in figures.gauges.iter().zip(GAUGES) {
-                if let Some(value) = value(flow) {
-                    family.get_or_create(labels).set(value);
-                }
-            }
-            for (family, end) in figures.covered.iter().zip([&flow.sender, &flow.receiver]) {
-                if end.is_some() && seconds > 0.0 {
-                    family.get_or_create(labels).inc_by(seconds);
-                }
-            }
-            if !is_late
-                && let Some(receiver) = received(flow)
-                && let Some(lost) = receiver.lost_packets
-            {
-                let earlier = receiver.earlier_lost_packets.unwrap_or(0);
-                figures.lost.get_or_create(labels).inc_by(earlier.saturating_add_unsigned(lost));
-            }
-        }
+        lock(&self.figures).add(interval, true);
     }
 }
 

@@ -18,7 +18,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (
         &["tcpreplay"],
-        "weir test HOST --replay FILE, which sends the UDP datagrams of a capture to a server that measures",
+        "weir test interface:NAME --replay FILE, or weir test HOST --replay FILE to a server that measures",
     ),
     (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
 ];
@@ -34,8 +34,8 @@ const VERBS: &[(&str, &[&str], &str)] = &[
     ("", &["emulate", "emulator", "shape"], "weir impair A B"),
     ("", &["scenario", "campaign"], "weir run FILE"),
     ("", &["check"], "weir doctor, or weir run FILE --check"),
-    ("", &["replay"], "weir test HOST --replay FILE"),
-    ("", &["ping"], "weir test HOST; every test measures round trips, idle and under load"),
+    ("", &["replay"], "weir test HOST --replay FILE, or weir test interface:NAME --replay FILE"),
+    ("", &["ping"], "weir test HOST --icmp"),
     ("runs", &["compare", "cmp"], "weir runs diff A B"),
     ("runs", &["delete", "del", "remove"], "weir runs rm RUN"),
     ("runs", &["ls", "history", "log"], "weir runs list"),
@@ -77,6 +77,14 @@ const FLAGS: &[Flag] = &[
     ("test", &["--time"], |value| value == "TCP_MAERTS", "-R"),
     ("test", &["--time"], |value| value == "TCP_RR", "--rr"),
     ("test", &["--time"], |value| value == "UDP_RR", "-u --rr"),
+    ("test", &["--time"], |value| value == "DLCL_STREAM", "--ethernet"),
+    ("test", &["--time"], |value| value == "DLCL_RR", "--ethernet --rr"),
+    (
+        "test",
+        &["--time"],
+        |value| value == "DLCO_STREAM" || value == "DLCO_RR",
+        "--ethernet: frames without a connection, as in DLCL_STREAM and DLCL_RR; Linux has no DLPI connections",
+    ),
     ("test", &["--time"], |value| value == "TCP_CRR", "--shape crr"),
     ("test", &["--time"], |value| value == "TCP_CC", "--shape cc"),
     // iperf 2 and iperf3. `weir -c HOST` without a command is their syntax.
@@ -102,6 +110,7 @@ const FLAGS: &[Flag] = &[
         any,
         "--content pattern:30313233343536373839 repeats the digits 0 to 9",
     ),
+    ("test", &["--bounceback"], any, "--rr with --request SIZE and --response SIZE"),
     ("test", &["-m", "--mptcp"], any, "--transport mptcp"),
     ("test", &["--ssm-host"], any, "--multicast GROUP --source-specific: the sender is the source"),
     (

@@ -553,6 +553,8 @@ mod tests {
             ("weir test h -t TCP_RR", "--time", "TCP_RR", "--rr"),
             ("weir test h -t TCP_CRR", "--time", "TCP_CRR", "--shape crr"),
             ("weir test h -t UDP_STREAM", "--time", "UDP_STREAM", "-u"),
+            ("weir test h -t DLCL_RR", "--time", "DLCL_RR", "--ethernet --rr"),
+            ("weir test h -t DLCO_STREAM", "--time", "DLCO_STREAM", "--ethernet"),
             ("weir test h -t soon", "--time", "soon", "7d"),
             ("weir test h -C 1000", "--congestion", "1000", "-b RATEpps"),
         ] {

@@ -27,6 +27,15 @@ pub(crate) fn add_calibration(record: &mut Record) {
     record.calibration = kept.and_then(|k| calibrate::reference(&k.calibration));
 }
 
+/// Where scenarios are found by their names: the user's own, then those installed with the program.
+pub(crate) fn scenario_directories(data: &DataDirectory) -> Vec<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let shared = program.and_then(|p| Some(p.parent()?.parent()?.join("share/weir/scenarios")));
+    std::iter::once(config_directory(data).join("scenarios"))
+        .chain(shared.filter(|directory| directory.is_dir()))
+        .collect()
+}
+
 /// The directory of plans, profiles, scenarios and keys: `WEIR_CONFIG_DIR`, else under sudo `~/.config/weir` of the user whose runs
 /// are stored, else `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
 pub(crate) fn config_directory(data: &DataDirectory) -> PathBuf {

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use weir_impair::{Disposition, Edit};
 use weir_link::{Handle, Slabs};
 use weir_wire::datagram::looks_like_control;
+use weir_wire::ethernet::{ETHERTYPE, EthernetFrame};
+use weir_wire::header::native::peek;
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
 
 /// Number of owners of a frame beyond the first; most frames have one owner, and no entry.
@@ -58,7 +60,8 @@ impl Copies {
 }
 
 /// Sequence and flow of the native data header of a received frame. Unchecked, since the session's key is unknown: a
-/// UDP datagram with 32 bytes of payload or more to or from `port` that is no control datagram counts as native.
+/// datagram with 32 bytes of payload or more that is no control datagram counts as native, if it is in a frame of Weir or in
+/// UDP to or from `port`.
 pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
     let ethernet = Ethernet::new(frame).ok()?;
     let (kind, bytes, fragment) = match ethernet.ethertype() {
@@ -69,6 +72,10 @@ pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
         ethertype::IPV6 => {
             let ip = Ipv6::new(ethernet.payload()).ok()?;
             (ip.protocol(), ip.payload(), ip.fragment())
+        }
+        ETHERTYPE => {
+            let payload = EthernetFrame::decode(frame).ok()?.payload;
+            return if looks_like_control(payload) { None } else { peek(payload) };
         }
         _ => return None,
     };
@@ -83,5 +90,5 @@ pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
     if looks_like_control(payload) {
         return None;
     }
-    weir_wire::header::native::peek(payload)
+    peek(payload)
 }

@@ -48,12 +48,12 @@ impl Gaps {
             RateLimit::Bits(bits) if !spec.size.is_constant() => {
                 Mean::BySize(8e9 / bits.0 as f64, Sizes::of(spec))
             }
-            _ if connection.spacing.is_constant() => return None,
+            _ if connection.intervals().is_constant() => return None,
             _ => Mean::Same(1e9 / spec.packets_per_second()?),
         };
         Some(Gaps {
             mean,
-            law: connection.spacing.start(),
+            law: connection.intervals().start(),
             philox: Philox::new(spec.seed.0),
             place: place(&spec.name, connection.direction, slot::SPACING),
             burst: u64::from(burst.max(1)),

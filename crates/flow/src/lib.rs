@@ -36,6 +36,7 @@ mod socket_drops;
 mod stream;
 mod supply;
 mod transact;
+mod transfers;
 mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
@@ -44,7 +45,8 @@ pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
-    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, segments_per_message,
+    AlignedBytes, FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool,
+    segments_per_message,
 };
 pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, delay_record};

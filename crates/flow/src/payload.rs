@@ -5,6 +5,7 @@
 //! on links, so `random` stays incompressible on the path.
 
 use weir_model::content::{self, Content};
+use weir_model::plan::Alignment;
 
 /// Target size of a ring: beyond the window of link compressors (64 KiB at most), several of the longest messages, so
 /// that one call sends many, and within a processor's second-level cache.
@@ -64,10 +65,43 @@ impl PayloadRing {
 }
 
 /// Content of a stream: position p holds byte p mod `period` of the pool.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct StreamPool {
-    bytes: Vec<u8>,
+    bytes: AlignedBytes,
     period: usize,
+}
+
+/// Memory whose address has an alignment.
+#[derive(Debug)]
+pub struct AlignedBytes {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl AlignedBytes {
+    /// `length` zeros at an address that `alignment` accepts; `None`: at any.
+    #[must_use]
+    pub fn new(length: usize, alignment: Option<Alignment>) -> Self {
+        let memory = vec![0; length + alignment.map_or(0, |a| a.bytes() - 1)];
+        let start = alignment.map_or(0, |a| a.padding(memory.as_ptr().addr()));
+        let mut bytes = AlignedBytes { memory, start };
+        // The memory does not move: its length stays.
+        bytes.memory.truncate(start + length);
+        bytes
+    }
+}
+
+impl std::ops::Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..]
+    }
+}
+
+impl std::ops::DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..]
+    }
 }
 
 /// Period of a stream's content: beyond the window of link compressors (64 KiB at most), within a processor's cache.
@@ -87,8 +121,14 @@ fn stream_period(content: Content) -> usize {
 impl StreamPool {
     /// A pool that provides up to `most` bytes from any position.
     pub fn new(content: Content, seed: u64, most: usize) -> Self {
+        Self::aligned(content, seed, most, None)
+    }
+
+    /// A pool whose first byte is at an address that `alignment` accepts.
+    #[must_use]
+    pub fn aligned(content: Content, seed: u64, most: usize, alignment: Option<Alignment>) -> Self {
         let period = stream_period(content);
-        let mut bytes = vec![0; period + most];
+        let mut bytes = AlignedBytes::new(period + most, alignment);
         content::fill(content, seed, 0, &mut bytes[..period]);
         for i in period..bytes.len() {
             bytes[i] = bytes[i - period];

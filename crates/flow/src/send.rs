@@ -455,6 +455,18 @@ impl Sending {
         self.log.current.packets += u64::from(packets);
     }
 
+    /// Leaves out the packet that is due at `now_ns`.
+    pub(crate) fn pass(&mut self, now_ns: u64) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.served(1, now_ns);
+        }
+    }
+
+    /// Whether its time is over, or it was stopped; false when another limit ended it.
+    pub(crate) fn is_ended(&self, now_ns: u64) -> bool {
+        self.stopped || now_ns >= self.end_ns
+    }
+
     /// Counts a transaction that was completed at `now_ns`.
     pub fn transaction(&mut self, now_ns: u64) {
         self.advance(now_ns);

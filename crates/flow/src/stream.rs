@@ -1,6 +1,6 @@
 //! The receiving side of one stream flow: bytes by interval, and their verification if requested.
 
-use weir_model::record::{IntervalCount, Receiver};
+use weir_model::record::{IntervalCount, Receiver, Sender};
 
 use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
@@ -160,6 +160,24 @@ impl StreamReceiving {
             out.undelivered_bytes = None;
         }
         out
+    }
+
+    /// The part of the record of a server that sends what its clients fetch: what was counted as read was written.
+    pub fn report_sent(&self, buffer_bytes: Option<u64>) -> Sender {
+        let counted = self.report("respond", buffer_bytes);
+        Sender {
+            bytes: counted.bytes,
+            packets: counted.packets,
+            seconds: counted.seconds,
+            start_seconds: counted.start_seconds,
+            end_seconds: counted.end_seconds,
+            bits_per_second: counted.bits_per_second,
+            packets_per_second: counted.packets_per_second,
+            io_calls: counted.io_calls,
+            method: counted.method,
+            buffer_bytes,
+            ..Sender::default()
+        }
     }
 
     /// The receiver's part of the record.

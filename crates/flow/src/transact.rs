@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_model::plan::{CatchUp, FlowSpec, Shape};
-use weir_model::record::{Histogram, IntervalCount, Sender, Transactions};
+use weir_model::record::{Histogram, IntervalCount, Receiver, Sender, Transactions};
 use weir_stats::DelaySummary;
 use weir_wire::header::TagKey;
 
 use crate::intervals::IntervalClock;
 use crate::receive::delay_record;
 use crate::send::{NextSend, Sending};
+use crate::transfers::{Closed, Transferring};
 
 /// Maximum number of requests without a response where the loop is open: later ones wait, at their scheduled times.
 const MAX_WAITING: u64 = 65_536;
@@ -51,6 +52,8 @@ pub enum Failure {
     TooBig,
     /// Another error of the system.
     Error,
+    /// A transfer was still running at the end of the test. Counted apart from those that failed.
+    Unfinished,
 }
 
 impl Failure {
@@ -70,6 +73,7 @@ impl Failure {
             Failure::TtlExceeded => "ttl-exceeded",
             Failure::TooBig => "too-big",
             Failure::Error => "error",
+            Failure::Unfinished => "unfinished",
         }
     }
 }
@@ -137,6 +141,8 @@ pub struct Transacting {
     squares: f64,
     from_scheduled: DelaySummary,
     setup: DelaySummary,
+    /// What transfers have in addition.
+    transfers: Option<Box<Transferring>>,
 }
 
 impl Transacting {
@@ -178,6 +184,7 @@ impl Transacting {
             squares: 0.0,
             from_scheduled: DelaySummary::new(),
             setup: DelaySummary::new(),
+            transfers: Transferring::of(&spec, timeout_ns).map(Box::new),
         }
     }
 
@@ -188,6 +195,9 @@ impl Transacting {
             omit => intervals.start_ns.saturating_add(omit),
         };
         self.sending.start(at_ns, intervals);
+        if let Some(transfers) = &mut self.transfers {
+            transfers.start(at_ns);
+        }
     }
 
     /// Stops sending requests; responses to those that were sent are still awaited.
@@ -217,27 +227,35 @@ impl Transacting {
     pub fn next(&mut self, now_ns: u64) -> NextSend {
         self.expire(now_ns);
         if self.done_ns.is_none() {
-            if now_ns < self.counts_from_ns {
-                self.missed_before = self.sending.missed_slots();
-            }
-            let missed = self.sending.missed_slots() - self.missed_before;
-            let overdue = self.sending.overdue_at_end(now_ns);
-            match self.sending.next(now_ns) {
-                NextSend::At(at) => return NextSend::At(at.min(self.deadline_ns())),
-                NextSend::Now(count) => {
-                    let most = self.outstanding.map_or(MAX_WAITING, u64::from);
-                    let span = MAX_SPAN.saturating_sub(self.requests.len() as u64);
-                    let room = most.saturating_sub(self.in_flight).min(span);
-                    let room = room.min(u64::from(count)) as u32;
-                    return match room {
-                        0 => NextSend::At(self.deadline_ns().min(self.sending.end_ns())),
-                        room => NextSend::Now(room),
-                    };
+            while self.done_ns.is_none() {
+                if now_ns < self.counts_from_ns {
+                    self.missed_before = self.sending.missed_slots();
                 }
-                NextSend::Done => {
-                    self.done_ns = Some(now_ns);
-                    if missed + overdue > 0 {
-                        self.failures.insert(Failure::Unsent, missed + overdue);
+                let missed = self.sending.missed_slots() - self.missed_before;
+                let overdue = self.sending.overdue_at_end(now_ns);
+                match self.sending.next(now_ns) {
+                    NextSend::At(at) => return NextSend::At(at.min(self.deadline_ns())),
+                    NextSend::Now(_) if self.transfers.is_some() => {
+                        if let Some(next) = self.next_transfer(now_ns) {
+                            return next;
+                        }
+                        continue;
+                    }
+                    NextSend::Now(count) => {
+                        let most = self.outstanding.map_or(MAX_WAITING, u64::from);
+                        let span = MAX_SPAN.saturating_sub(self.requests.len() as u64);
+                        let room = most.saturating_sub(self.in_flight).min(span);
+                        let room = room.min(u64::from(count)) as u32;
+                        return match room {
+                            0 => NextSend::At(self.deadline_ns().min(self.sending.end_ns())),
+                            room => NextSend::Now(room),
+                        };
+                    }
+                    NextSend::Done => {
+                        self.done_ns = Some(now_ns);
+                        if missed + overdue > 0 {
+                            self.failures.insert(Failure::Unsent, missed + overdue);
+                        }
                     }
                 }
             }
@@ -251,8 +269,38 @@ impl Transacting {
         }
     }
 
+    /// What to do about a transfer that may start at `now_ns`; `None` if it does not start, because too many are running.
+    fn next_transfer(&mut self, now_ns: u64) -> Option<NextSend> {
+        let deadline = self.deadline_ns().min(self.sending.end_ns());
+        let transfers = self.transfers.as_mut()?;
+        if self.requests.len() as u64 >= MAX_SPAN {
+            return Some(NextSend::At(deadline));
+        }
+        match transfers.ready_ns() {
+            Some(at) if at > now_ns => return Some(NextSend::At(at.min(deadline))),
+            Some(_) => return Some(NextSend::Now(1)),
+            None if self.in_flight < transfers.max_concurrent() => return Some(NextSend::Now(1)),
+            None => {}
+        }
+        let intended = self.sending.intended_ns().unwrap_or(now_ns);
+        self.sending.pass(now_ns);
+        transfers.passed(intended.max(now_ns) >= self.counts_from_ns);
+        // It had a number, so that the volumes of the others stay those of their numbers.
+        self.requests.push_back(Request {
+            scheduled_ns: intended,
+            sent_ns: now_ns,
+            is_open: false,
+            is_set_up: false,
+        });
+        self.forget_closed();
+        None
+    }
+
     /// When the oldest request without a response fails.
     fn deadline_ns(&self) -> u64 {
+        if let Some(transfers) = &self.transfers {
+            return transfers.deadline_ns();
+        }
         // Answered requests in front of it are removed.
         let oldest = self.requests.front();
         let by_timeout = oldest.map_or(u64::MAX, |r| r.sent_ns.saturating_add(self.timeout_ns));
@@ -273,6 +321,14 @@ impl Transacting {
 
     /// Fails the requests whose time is up.
     fn expire(&mut self, now_ns: u64) {
+        if let Some(transfers) = &mut self.transfers {
+            let is_over = self.done_ns.is_some() && self.sending.is_ended(now_ns);
+            for (number, why) in transfers.expired(now_ns, is_over) {
+                self.failed(number, why);
+                self.timed_out.push(number);
+            }
+            return;
+        }
         while self.in_flight > 0 && self.deadline_ns() <= now_ns {
             let number = self.base;
             self.failed(number, Failure::Timeout);
@@ -298,7 +354,11 @@ impl Transacting {
     /// A request is being sent, or a connection opened, at `now_ns`. Returns its number.
     pub fn sent(&mut self, now_ns: u64) -> u64 {
         let number = self.next_number();
-        let scheduled_ns = self.sending.intended_ns().unwrap_or(now_ns);
+        let mut scheduled_ns = self.sending.intended_ns().unwrap_or(now_ns);
+        if let Some(transfers) = &mut self.transfers {
+            let is_counted = now_ns >= self.counts_from_ns;
+            scheduled_ns = transfers.started(number, now_ns, is_counted).unwrap_or(scheduled_ns);
+        }
         let is_set_up = !self.shape.connects();
         let request = Request { scheduled_ns, sent_ns: now_ns, is_open: true, is_set_up };
         if now_ns >= self.counts_from_ns {
@@ -306,8 +366,28 @@ impl Transacting {
         }
         self.requests.push_back(request);
         self.in_flight += 1;
-        self.sending.sent(1, 1, now_ns);
+        match self.transfers {
+            // Its bytes are counted as they move.
+            Some(_) => self.sending.wrote(0, true, now_ns),
+            None => self.sending.sent(1, 1, now_ns),
+        }
         number
+    }
+
+    /// Bytes of transfer `number`.
+    #[must_use]
+    pub fn volume(&self, number: u64) -> u64 {
+        self.transfers.as_ref().map_or(0, |transfers| transfers.volume(number))
+    }
+
+    /// Bytes of a transfer were accepted by the network, or arrived, in one call at `now_ns`.
+    pub fn moved(&mut self, number: u64, bytes: usize, now_ns: u64) {
+        self.sending.advance(now_ns);
+        self.sending.wrote(bytes, false, now_ns);
+        self.last_ns = now_ns;
+        if let Some(transfers) = &mut self.transfers {
+            transfers.moved(number, bytes as u64, now_ns);
+        }
     }
 
     /// The connection of a request was established.
@@ -315,6 +395,9 @@ impl Transacting {
         let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
         let Some(request) = index.and_then(|index| self.requests.get_mut(index)) else { return };
         request.is_set_up = true;
+        if let Some(transfers) = &mut self.transfers {
+            transfers.set_up(number, now_ns);
+        }
         if request.sent_ns >= self.counts_from_ns {
             self.setup.record(now_ns.saturating_sub(request.sent_ns) as i64);
         }
@@ -327,17 +410,30 @@ impl Transacting {
         request.is_open = false;
         let closed = *request;
         self.in_flight -= 1;
+        self.forget_closed();
+        Some(closed)
+    }
+
+    fn forget_closed(&mut self) {
         while self.requests.front().is_some_and(|request| !request.is_open) {
             self.requests.pop_front();
             self.base += 1;
         }
-        Some(closed)
     }
 
     /// A request was answered at `now_ns`; `false` if it was not waiting for a response.
     pub fn answered(&mut self, number: u64, now_ns: u64) -> bool {
         let Some(request) = self.close(number) else { return false };
         self.last_ns = now_ns;
+        let is_counted = request.sent_ns >= self.counts_from_ns;
+        if let Some(transfers) = &mut self.transfers {
+            let from = match self.outstanding {
+                None => request.scheduled_ns.min(request.sent_ns),
+                Some(_) => request.sent_ns,
+            };
+            let took = now_ns.saturating_sub(from);
+            transfers.closed(number, now_ns, is_counted, Closed::Completed { took_ns: took });
+        }
         self.sending.transaction(now_ns);
         let is_reordered = self.last_answered.is_some_and(|last| number < last);
         self.last_answered = self.last_answered.max(Some(number));
@@ -363,7 +459,17 @@ impl Transacting {
     /// A transaction failed.
     pub fn failed(&mut self, number: u64, why: Failure) {
         let Some(request) = self.close(number) else { return };
-        if request.sent_ns >= self.counts_from_ns {
+        let is_counted = request.sent_ns >= self.counts_from_ns;
+        if let Some(transfers) = &mut self.transfers {
+            let is_unfinished = why == Failure::Unfinished;
+            let how = if is_unfinished { Closed::Unfinished } else { Closed::Failed };
+            let now_ns = transfers.now_ns();
+            transfers.closed(number, now_ns, is_counted, how);
+            if is_unfinished {
+                return;
+            }
+        }
+        if is_counted {
             *self.failures.entry(why).or_insert(0) += 1;
             self.failed_connections += u64::from(!request.is_set_up);
         }
@@ -463,6 +569,25 @@ impl Transacting {
             response_time_deviation_seconds: deviation,
             response_time_from_scheduled: delay_record(&self.from_scheduled, None),
             setup_time: delay_record(&self.setup, None),
+            transfers: self.transfers.as_ref().map(|transfers| transfers.report(seconds, sender)),
+        }
+    }
+
+    /// The receiver's part of the record where this end fetches: what was counted as sent has arrived.
+    #[must_use]
+    pub fn report_received(&self, sender: &Sender, buffer_bytes: Option<u64>) -> Receiver {
+        Receiver {
+            bytes: sender.bytes,
+            packets: sender.packets,
+            seconds: sender.seconds,
+            start_seconds: sender.start_seconds,
+            end_seconds: sender.end_seconds,
+            bits_per_second: sender.bits_per_second,
+            packets_per_second: sender.packets_per_second,
+            io_calls: sender.io_calls,
+            method: sender.method.clone(),
+            buffer_bytes,
+            ..Receiver::default()
         }
     }
 

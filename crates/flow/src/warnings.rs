@@ -62,7 +62,7 @@ pub(crate) fn add(
     }
     if one_sided {
         let text = format!(
-            "{} has no report of the far end: the figures are those of this host alone",
+            "the far end ({}) does not report: the figures are those of this host alone",
             record.peer
         );
         out.push(Warning::new("one-sided", Severity::Info, text));
@@ -249,7 +249,7 @@ const MAX_SIZES: u64 = 100_000;
 
 /// Datagrams that don't fit into a packet of the path.
 fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
-    let datagrams = f.transport.headers().filter(|_| f.transport.datagrams());
+    let datagrams = f.transport.headers().filter(|_| f.transport.datagrams() && f.transport.ip());
     let (Some(mtu), Some(headers)) = (path_mtu_bytes, datagrams) else { return };
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
     let shape = LinkShape {
@@ -432,7 +432,21 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
         && got < asked.0
     {
-        out.push(Warning::new("buffer-small", Severity::Warning, format!("the receive buffer is {got} bytes, less than the {asked} requested (net.core.rmem_max)")).with_value(got as f64, asked.0 as f64).for_flow(f.id));
+        let limit = match &r.membership {
+            Some(_) => "net.core.rmem_max, or the server's limit of memberships in all",
+            None => "net.core.rmem_max",
+        };
+        out.push(
+            Warning::new(
+                "buffer-small",
+                Severity::Warning,
+                format!(
+                    "the receive buffer is {got} bytes, less than the {asked} requested ({limit})"
+                ),
+            )
+            .with_value(got as f64, asked.0 as f64)
+            .for_flow(f.id),
+        );
     }
 }
 
@@ -494,6 +508,23 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
 fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(s) = &f.sender else { return };
     let pause = s.spacing.as_ref().map_or(0.0, |spacing| spacing.max_seconds);
+    let asked = spec.packets_per_second().filter(|rate| *rate > 0.0).map(f64::recip);
+    let is_timed = spec.connection.packets.is_none() && spec.connection.bytes.is_none();
+    let seconds = s.seconds;
+    if let Some(gap) = asked
+        && (f.transport.datagrams() && is_timed && s.packets == 1 && gap > seconds)
+    {
+        let rate = spec.rate;
+        out.push(
+            Warning::new(
+                "rate-below-one-packet",
+                Severity::Warning,
+                format!("at {rate} there is a packet every {gap:.1} s, which is longer than the test: only one was sent, and its rate is not the one asked for (units: 100k, 100M, 100pps)"),
+            )
+            .with_value(gap, seconds)
+            .for_flow(f.id),
+        );
+    }
     if let (Some(slots), Some(late)) = (s.intended_slots, s.late_slots)
         && f.transport.datagrams()
         && late as f64 > LATE * slots as f64

@@ -2,6 +2,7 @@
 
 use weir_model::impairment::Filter;
 use weir_wire::datagram::looks_like_control;
+use weir_wire::ethernet::{ETHERTYPE, EthernetFrame};
 use weir_wire::packet::{ethertype, protocol};
 
 use crate::key::{FragmentPlace, Key, Layers};
@@ -47,7 +48,7 @@ impl Role {
         match u8::try_from(key.protocol) {
             Ok(protocol::TCP) if key.has_port(native_port) => Role::Control,
             Ok(protocol::UDP) if key.has_ports && key.fragment == FragmentPlace::Whole => {
-                of_udp(frame.get(layers.payload as usize..layers.end as usize))
+                of_datagram(frame.get(layers.payload as usize..layers.end as usize))
             }
             Ok(protocol::ICMPV6) if key.ethertype == ethertype::IPV6 => {
                 let byte = |at: u32| frame.get(at as usize).copied();
@@ -59,6 +60,9 @@ impl Role {
                 if is_discovery { Role::NeighborDiscovery } else { Role::Ordinary }
             }
             Err(_) if key.ethertype == ethertype::ARP => Role::Arp,
+            Err(_) if key.ethertype == ETHERTYPE => {
+                of_datagram(EthernetFrame::decode(frame).ok().map(|frame| frame.payload))
+            }
             _ => Role::Ordinary,
         }
     }
@@ -88,7 +92,7 @@ impl Role {
         match head[23] {
             // A truncated header is parsed by the general code.
             protocol::TCP if be16(34) == native_port || be16(36) == native_port => None,
-            protocol::UDP => Some(of_udp(frame.get(42..end))),
+            protocol::UDP => Some(of_datagram(frame.get(42..end))),
             _ => Some(Role::Ordinary),
         }
     }
@@ -110,7 +114,7 @@ fn is_to_bridges(frame: &[u8]) -> bool {
 }
 
 #[inline]
-fn of_udp(payload: Option<&[u8]>) -> Role {
+fn of_datagram(payload: Option<&[u8]>) -> Role {
     if payload.is_some_and(looks_like_control) { Role::Control } else { Role::Ordinary }
 }
 
@@ -131,6 +135,11 @@ mod tests {
         let mut payload = vec![0; LEN];
         payload[..8].copy_from_slice(&MAGIC.to_be_bytes());
         udp_frame(ports, &payload)
+    }
+
+    fn in_frame(payload: &[u8]) -> Vec<u8> {
+        let end = weir_wire::ethernet::Endpoint { mac: [2; 6], port: 1 };
+        EthernetFrame { source: end, destination: end, payload }.encode()
     }
 
     fn tcp(ports: (u16, u16)) -> Vec<u8> {
@@ -168,6 +177,17 @@ mod tests {
         for frame in [short, udp_frame((1, 2), &long), other, tcp((1, 2)), vec![]] {
             assert_eq!(role(&frame), Role::Ordinary, "{frame:x?}");
         }
+    }
+
+    #[test]
+    fn control_datagrams_in_frames_without_ip_are_known_too() {
+        let mut payload = vec![0; LEN];
+        payload[..8].copy_from_slice(&MAGIC.to_be_bytes());
+        let frame = in_frame(&payload);
+        assert_eq!(role(&frame), Role::Control);
+        assert_eq!(role(&[&frame[..], &[0; 4]].concat()), Role::Control, "padded");
+        assert_eq!(role(&frame[..frame.len() - 1]), Role::Ordinary);
+        assert_eq!(role(&in_frame(&[1; LEN])), Role::Ordinary);
     }
 
     #[test]

@@ -130,6 +130,8 @@ pub struct ServeJob {
     pub max_session_joins: u32,
     /// The same of all sessions.
     pub max_joins: u32,
+    /// Maximum number of flows of all sessions that are sent as Ethernet frames.
+    pub max_frame_flows: u32,
     /// End after this time without a client; absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Span>,
@@ -178,6 +180,7 @@ impl Default for ServeJob {
             multicast_scope: Some(Scope::Admin),
             max_session_joins: 32,
             max_joins: 256,
+            max_frame_flows: 256,
             idle_timeout: None,
             speed_test: None,
             peers: BTreeMap::new(),

@@ -13,5 +13,7 @@ pub const CONTENT: u8 = 4;
 pub const SIZE: u8 = 16;
 /// Intervals between packets of a generated flow.
 pub const SPACING: u8 = 17;
+/// Pauses between the transfers of a generated flow.
+pub const PAUSE: u8 = 18;
 /// Added to a slot's number for control traffic of a Weir test, whose packets have indices of their own.
 pub const CONTROL: u8 = 64;

@@ -5,9 +5,10 @@ pub fn fuzz_capture(data: &[u8]) {
     crate::capture::fuzz(data);
 }
 
-/// Reads the datagrams of captures of either format.
+/// Reads the datagrams and the frames of captures of either format.
 pub fn fuzz_capture_datagrams(data: &[u8]) {
     crate::capture::fuzz_datagrams(data);
+    crate::capture::fuzz_frames(data);
 }
 
 /// Segments super-packets: the first ten bytes are the virtio-net header, the rest the frame.

@@ -53,8 +53,34 @@ pub struct Host {
 
 /// Prefix of the path of a Unix socket, given instead of a host.
 pub const UNIX: &str = "unix:";
+/// Prefix of the name of an interface, given instead of a host: frames are sent there, to no server.
+pub const INTERFACE: &str = "interface:";
+
+/// What a [`Host`] names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostKind {
+    /// A host of a network, by its name or address.
+    Network,
+    /// The path of a Unix socket.
+    Path,
+    /// An interface of this host.
+    Interface,
+}
+
+impl HostKind {
+    /// The kind of a host's name.
+    #[must_use]
+    pub fn of(name: &str) -> HostKind {
+        match name {
+            _ if name.starts_with(UNIX) => HostKind::Path,
+            _ if name.starts_with(INTERFACE) => HostKind::Interface,
+            _ => HostKind::Network,
+        }
+    }
+}
+
 /// The forms of a [`Host`].
-pub const HOST_FORMS: &str = "NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE, the port 1 to 65535; or unix:PATH";
+pub const HOST_FORMS: &str = "NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE, the port 1 to 65535; unix:PATH; or interface:NAME";
 
 impl Host {
     /// Reads `host`, `host:port`, `[v6]`, `[v6]:port` and `v6`, each IPv6 form with or without `%zone`.
@@ -78,6 +104,12 @@ impl Host {
             // The kernel's sun_path holds 107 bytes and a terminating zero.
             if !(1..=107).contains(&path.len()) || path.chars().any(char::is_control) {
                 return Err(refuse("the path of a Unix socket has 1 to 107 printable characters"));
+            }
+            return Ok(Host { name: text.into(), port: None });
+        }
+        if let Some(name) = text.strip_prefix(INTERFACE) {
+            if !is_device(name) {
+                return Err(refuse("the name of an interface has 1 to 15 bytes, without / and :"));
             }
             return Ok(Host { name: text.into(), port: None });
         }
@@ -112,10 +144,10 @@ impl Host {
         Ok(Host { name: name.into(), port })
     }
 
-    /// Whether it is the path of a Unix socket.
+    /// What it names.
     #[must_use]
-    pub(crate) fn is_path(&self) -> bool {
-        self.name.starts_with(UNIX)
+    pub fn kind(&self) -> HostKind {
+        HostKind::of(&self.name)
     }
 
     /// The address without its zone; `None` if the host is a name.

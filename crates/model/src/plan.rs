@@ -3,6 +3,7 @@
 //!
 //! A plan is checked before anything starts; errors name the field, the given value and the accepted values.
 
+mod alignment;
 mod check;
 mod choices;
 mod connection;
@@ -17,11 +18,11 @@ mod scope;
 mod servers;
 mod shape;
 mod size;
+mod sources;
 mod spacing;
+mod transfers;
 mod transport;
 mod voice;
-
-use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,8 @@ use crate::ModelError;
 use crate::document::{self, DocumentError};
 use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
-pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
+pub use alignment::Alignment;
+pub use choices::{CatchUp, DataPorts, Direction, Ecn, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};
@@ -39,7 +41,9 @@ pub use scope::Scope;
 pub use servers::{GroupStream, Server};
 pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
+pub use sources::SourceAddresses;
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
+pub use transfers::MAX_CONCURRENT;
 pub use transport::{
     CoverageOptions, Description, GroupOptions, Headers, IpOptions, Misplaced, StreamOptions,
     TcpOptions, Transport, TransportName, UdpOptions,
@@ -83,10 +87,10 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "IP version")]
     pub family: Option<Family>,
-    /// Local address to bind to.
+    /// Local address to bind to, or a range or network of them, which the streams of the test, and with shape `crr` or `cc` their connections, use in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Local address")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<SourceAddresses>,
     /// Local interface to bind to: 1 to 15 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Local interface")]
@@ -250,7 +254,9 @@ impl Plan {
                 let mut connection = c.clone();
                 connection.count = 1;
                 if let Some(ip) = connection.transport.ip_mut() {
-                    ip.client_port = ip.client_port.map(|p| p.wrapping_add(n as u16));
+                    // Each port is used with every address of a range.
+                    let turn = n / self.bind.map_or(1, SourceAddresses::count);
+                    ip.client_port = ip.client_port.map(|p| p.wrapping_add(turn as u16));
                 }
                 let size = match c.shape.has_transactions() {
                     true => ByteSize(c.request_bytes()).into(),

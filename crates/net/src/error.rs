@@ -83,6 +83,20 @@ impl Error {
         Error::system(operation, object, io::Error::last_os_error())
     }
 
+    /// Whether the host has no addresses of an IP version: it is not compiled in (`EAFNOSUPPORT`) or disabled
+    /// (`EADDRNOTAVAIL`).
+    #[must_use]
+    pub fn lacks_family(&self) -> bool {
+        let Error::System { source, .. } = self else { return false };
+        let number = source.raw_os_error();
+        // The standard library has no kind for the first.
+        #[cfg(unix)]
+        let is_unsupported = number == Some(libc::EAFNOSUPPORT);
+        #[cfg(not(unix))]
+        let is_unsupported = number == Some(10_047);
+        is_unsupported || source.kind() == io::ErrorKind::AddrNotAvailable
+    }
+
     /// The system's error number, when the error came from the system, or the one that it has for the error.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
@@ -103,5 +117,24 @@ pub(crate) trait Context<T> {
 impl<T> Context<T> for io::Result<T> {
     fn context(self, operation: &'static str, object: impl Into<String>) -> Result<T> {
         self.map_err(|source| Error::system(operation, object, source))
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_errors_mean_that_an_ip_version_is_missing() {
+        for (number, expected) in [
+            (libc::EAFNOSUPPORT, true),
+            (libc::EADDRNOTAVAIL, true),
+            (libc::EADDRINUSE, false),
+            (libc::EACCES, false),
+            (libc::EMFILE, false),
+        ] {
+            let error = Error::system("bind", "[::]:1", io::Error::from_raw_os_error(number));
+            assert_eq!(error.lacks_family(), expected, "{number}");
+        }
     }
 }

@@ -37,7 +37,9 @@ pub mod capability;
 pub mod clock;
 pub mod counters;
 pub mod error;
+pub mod ethernet;
 pub mod file;
+pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod host;

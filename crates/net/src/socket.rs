@@ -35,6 +35,20 @@ pub fn limit_unacknowledged(socket: &impl AsSocket, timeout: std::time::Duration
     let _ = (socket, timeout);
 }
 
+/// Sets SO_DEBUG. Linux requires CAP_NET_ADMIN.
+///
+/// # Errors
+/// No permission, or a system without it.
+pub fn set_debug(socket: &impl AsSocket) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return crate::linux::sockopt::set(borrow(socket), libc::SOL_SOCKET, libc::SO_DEBUG, 1);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = socket;
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Implements [`AsSocket`] for a type by one of its fields.
 #[cfg(unix)]
 #[macro_export]

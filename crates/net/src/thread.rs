@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use crate::sys::thread::{
-    allowed_cpus, pin_to_cpu, raise_descriptor_limit, raise_real_time_limit, set_name, set_normal,
-    try_fifo,
+    allowed_cpus, node_cpus, pin_to_cpu, raise_descriptor_limit, raise_real_time_limit, set_name,
+    set_normal, try_fifo,
 };
 
 /// Locks a mutex even if a thread panicked while holding it. For values that each change leaves valid.

@@ -71,10 +71,24 @@ pub enum Event {
     Line(String),
 }
 
+/// A standard stream of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StandardStream {
+    /// Standard input.
+    Input,
+    /// Standard output.
+    Output,
+}
+
 /// A test that is ready to run.
 pub trait Test: Send {
     /// The plan that it runs.
     fn plan(&self) -> &Plan;
+
+    /// The standard stream that carries the data; absent: none.
+    fn standard_stream(&self) -> Option<StandardStream> {
+        None
+    }
 
     /// Runs the test and returns its record, in which the caller fills in identity, command and start time.
     ///

@@ -79,7 +79,7 @@ impl From<&FlowSpec> for FlowMeta {
             shape: spec.connection.shape,
             payload_bytes: spec.payload_bytes(),
             payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
-            spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
+            spacing_law: Some(spec.connection.intervals().clone()).filter(|law| !law.is_constant()),
             rate: spec.rate.to_string(),
             rate_schedule: spec.connection.rate_schedule.clone(),
             ..Default::default()

@@ -34,6 +34,12 @@ fn shown(cell: &TableCell) -> String {
     }
 }
 
+/// What `*` means; absent for a table without it.
+pub(crate) fn legend(table: &ResultTable) -> Option<&'static str> {
+    let mut cells = table.rows.iter().flat_map(|row| &row.cells);
+    cells.any(|cell| cell.host_limited).then_some("* limited by tool or host")
+}
+
 /// The format that all columns have. The cells of columns without a format, such as differences, have their units.
 fn common_format(table: &ResultTable) -> Option<&str> {
     let mut formats = table.columns.iter().map(|c| c.format.as_str()).filter(|f| !f.is_empty());
@@ -145,8 +151,8 @@ fn text(table: &ResultTable, width: usize) -> String {
         out += &block(table, range(last));
         first = last + 1;
     }
-    if table.rows.iter().flat_map(|r| &r.cells).any(|c| c.host_limited) {
-        out += "* limited by tool or host\n";
+    if let Some(legend) = legend(table) {
+        out += &format!("{legend}\n");
     }
     for source in &table.sources {
         out += &format!("Published: {}.\n", clean(source));
@@ -218,8 +224,8 @@ pub fn table_names(tables: &[ResultTable]) -> Vec<&str> {
 }
 
 /// The tables of one name as CSV (RFC 4180, lines end in LF): the columns of the split, the labels of the row, then a column
-/// for each figure in its printed unit. An absent figure has its reason, such as `not installed`; a column that only another
-/// table has is empty.
+/// for each figure in its printed unit, and after a column with host-limited figures `… host_limited`, `true` or `false`. An absent
+/// figure has its reason, such as `not installed`; a column that only another table has is empty.
 #[must_use]
 pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
     let tables: Vec<&ResultTable> = tables.iter().filter(|t| t.name == name).collect();
@@ -229,6 +235,21 @@ pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
             columns.push(column);
         }
     }
+    fn cell_of<'a>(
+        table: &ResultTable,
+        row: &'a TableRow,
+        column: &TableColumn,
+    ) -> Option<&'a TableCell> {
+        row.cells.get(table.columns.iter().position(|c| c == column)?)
+    }
+    let has_limited = |column: &TableColumn| {
+        let mut cells = tables
+            .iter()
+            .flat_map(|table| table.rows.iter().filter_map(|row| cell_of(table, row, column)));
+        cells.any(|cell| cell.host_limited)
+    };
+    let columns: Vec<(&TableColumn, bool)> =
+        columns.into_iter().map(|column| (column, has_limited(column))).collect();
     let mut out = String::new();
     let mut line = |cells: Vec<String>| {
         let cells: Vec<String> = cells.iter().map(|c| text_cell(c)).collect();
@@ -238,12 +259,14 @@ pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
     if let Some(first) = tables.first() {
         let mut head: Vec<String> =
             first.at.iter().map(|at| &at.axis).chain(&first.row_heads).cloned().collect();
-        for column in &columns {
-            head.extend(column.units.iter().map(|unit| {
-                let words = [column.group.as_str(), column.head.as_str(), unit.as_str()];
+        for (column, is_limited) in &columns {
+            let name = |end: &str| {
+                let words = [column.group.as_str(), column.head.as_str(), end];
                 let words: Vec<&str> = words.into_iter().filter(|w| !w.is_empty()).collect();
                 words.join(" ")
-            }));
+            };
+            head.extend(column.units.iter().map(|unit| name(unit)));
+            head.extend(is_limited.then(|| name("host_limited")));
         }
         line(head);
     }
@@ -251,9 +274,8 @@ pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
         for row in &table.rows {
             let mut cells: Vec<String> =
                 table.at.iter().map(|at| &at.value).chain(&row.labels).cloned().collect();
-            for column in &columns {
-                let here = table.columns.iter().position(|c| c == *column);
-                let cell = here.and_then(|i| row.cells.get(i));
+            for (column, is_limited) in &columns {
+                let cell = cell_of(table, row, column);
                 let text = |cell: &TableCell, i| {
                     cell.absent.clone().or_else(|| cell.texts.get(i).cloned())
                 };
@@ -261,6 +283,10 @@ pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
                     (0..column.units.len())
                         .map(|i| cell.and_then(|cell| text(cell, i)).unwrap_or_default()),
                 );
+                let limited = |cell: &TableCell| cell.absent.is_none().then_some(cell.host_limited);
+                cells.extend(is_limited.then(|| {
+                    cell.and_then(limited).map_or(String::new(), |limited| limited.to_string())
+                }));
             }
             line(cells);
         }

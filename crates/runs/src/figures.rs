@@ -47,10 +47,11 @@ fn name(metric: &Definition, direction: Option<Direction>, statistic: Option<Sta
 
 fn label(
     metric: &Definition,
+    record: &Record,
     direction: Option<Direction>,
     statistic: Option<Statistic>,
 ) -> String {
-    let mut out = metric.label.to_string();
+    let mut out = metric.label_of(&record.flows).to_string();
     if let Some(statistic) = statistic {
         out += &format!(", {}", statistic.name());
     }
@@ -68,7 +69,7 @@ pub(crate) fn figures(record: &Record) -> Figures {
             let value = metric.of(record, direction, statistic);
             if let Some(value) = value.filter(|v| v.is_finite()) {
                 let name = name(metric, direction, statistic);
-                let label = label(metric, direction, statistic);
+                let label = label(metric, record, direction, statistic);
                 out.push(Figure { name, label, better: metric.better, value });
             }
         }

@@ -35,6 +35,8 @@ impl LinkTransport {
 /// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkFamily {
+    /// No IP: the transport's header is the first of the frame, and no datagram is fragmented.
+    NoIp,
     /// IPv4: a header of 20 bytes (RFC 791).
     Ipv4,
     /// IPv6: a header of 40 bytes (RFC 8200).
@@ -60,7 +62,7 @@ pub struct LinkShape {
 pub struct LinkBytes {
     /// Application payload.
     pub payload: u64,
-    /// IP packets with their headers.
+    /// IP packets with their headers; without IP the payload of the frames.
     pub ip: u64,
     /// Ethernet frames: headers, tags, padding and check sequence.
     pub ethernet: u64,
@@ -82,6 +84,8 @@ impl LinkShape {
 
     fn family_bytes(&self) -> (u64, u64) {
         match self.family {
+            // A frame is never divided.
+            LinkFamily::NoIp => (0, u64::MAX),
             LinkFamily::Ipv4 => (20, 68),
             LinkFamily::Ipv6 => (40, 1280),
         }
@@ -109,7 +113,7 @@ impl LinkShape {
         // Bytes to divide, header bytes of each piece, and maximum data bytes of a piece.
         let (bytes, header, room) = match (self.transport.segments, self.family) {
             (true, _) => (payload_bytes, header + transport, mtu - header - transport),
-            (false, LinkFamily::Ipv4) => {
+            (false, LinkFamily::NoIp | LinkFamily::Ipv4) => {
                 (payload_bytes + transport, header, (mtu - header) / 8 * 8)
             }
             (false, LinkFamily::Ipv6) => {
@@ -170,6 +174,15 @@ mod tests {
         assert_eq!((shape.packet(19).ethernet, shape.packet(19).wire), (65, 85));
         shape.vlan_tags = 2;
         assert_eq!((shape.packet(10).ethernet, shape.packet(11).ethernet), (64, 65));
+    }
+
+    #[test]
+    fn frames_without_ip_have_their_own_header_alone() {
+        let shape = LinkShape::new(LinkTransport::datagrams(8), LinkFamily::NoIp);
+        let full = LinkBytes { payload: 1492, ip: 1500, ethernet: 1518, wire: 1538, frames: 1 };
+        assert_eq!(shape.packet(1492), full);
+        assert_eq!((shape.packet(38).ethernet, shape.packet(39).ethernet), (64, 65));
+        assert_eq!(shape.packet(8992).frames, 1, "they are never fragmented");
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub enum TrafficError {
     /// A data flow failed.
     #[error("flow {flow} ({name}): {reason}")]
     Flow {
-        /// Its code: `flow`, or `no-route` if there was no route to the receiver.
+        /// Its code: `flow`, `no-route` if there was no route to the receiver, or `frames-blocked` if no frame came back.
         code: &'static str,
         /// Number.
         flow: u32,

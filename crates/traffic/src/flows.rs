@@ -8,7 +8,7 @@ use weir_flow::{
     SenderClock, Sending, StreamPool, StreamReceiving, Supply, Transacting,
 };
 use weir_model::content::Content;
-use weir_model::plan::FlowSpec;
+use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::SendRate;
@@ -18,7 +18,7 @@ use weir_wire::header::TagKey;
 
 use crate::engine::{
     Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
-    StreamRole, TcpSamples, TransactFlow, WorkerSlot, lock,
+    StreamRole, TcpSamples, TransactFlow, TransferRole, WorkerSlot, lock,
 };
 use crate::log::PacketLog;
 use crate::session::Arrival;
@@ -115,6 +115,8 @@ pub(crate) struct SharedStream {
     /// Sessions that have not stopped it, and those that have not removed it from the engine.
     running: AtomicUsize,
     used: AtomicUsize,
+    /// A command to one of its sessions has stopped it for all.
+    is_stopped_by_command: AtomicBool,
 }
 
 /// What a receiver must know to join a stream.
@@ -300,6 +302,7 @@ impl Flow {
                 content,
                 seed: facts.seed,
                 zero_copy: byte_stream(&spec).zero_copy,
+                align: byte_stream(&spec).align,
                 samples: samples.clone(),
             };
             (role, Part::StreamSend { state, samples })
@@ -307,8 +310,12 @@ impl Flow {
             let pool =
                 spec.connection.verify.then(|| StreamPool::new(content, facts.seed, 1 << 20));
             let state = Arc::new(Mutex::new(StreamReceiving::new(pool)));
-            let role =
-                StreamRole::Receive { state: state.clone(), discard: byte_stream(&spec).discard };
+            let options = byte_stream(&spec);
+            let role = StreamRole::Receive {
+                state: state.clone(),
+                discard: options.discard,
+                align: options.align,
+            };
             (role, Part::StreamReceive { state })
         };
         let slot =
@@ -362,6 +369,7 @@ impl Flow {
             request: connection.request_bytes() as usize,
             response: connection.response_bytes() as usize,
             number: connection.number_bytes(),
+            transfers: TransferRole::of(connection),
             events,
         });
         Flow {
@@ -473,8 +481,21 @@ impl Flow {
         self.stop_sender(engine);
     }
 
-    /// Stops the sender for all sessions that share it.
-    pub(crate) fn stop_sender(&self, engine: &Engine) {
+    /// Stops a sender by a command, for all sessions that share it.
+    pub(crate) fn stop_by_command(&self, engine: &Engine) {
+        if let Some(part) = &self.stream {
+            part.stream.is_stopped_by_command.store(true, Ordering::Release);
+        }
+        self.stop_sender(engine);
+    }
+
+    /// Whether a command to any of its sessions has stopped the shared sender.
+    pub(crate) fn is_stopped_by_command(&self) -> bool {
+        let part = self.stream.as_ref();
+        part.is_some_and(|part| part.stream.is_stopped_by_command.load(Ordering::Acquire))
+    }
+
+    fn stop_sender(&self, engine: &Engine) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
@@ -667,7 +688,12 @@ impl Flow {
                 state.finish(now_ns);
                 let sender = state.sending.report("request", self.buffer(true));
                 out.transactions = Some(state.report(&sender));
-                out.sender = Some(sender);
+                match self.spec.connection.direction {
+                    Direction::Forward => out.sender = Some(sender),
+                    Direction::Reverse => {
+                        out.receiver = Some(state.report_received(&sender, self.buffer(false)));
+                    }
+                }
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
             }
@@ -675,7 +701,12 @@ impl Flow {
                 let mut state = lock(state);
                 state.finish(now_ns);
                 let is_lossy = !self.spec.connection.transport.ordered();
-                out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                match self.spec.connection.direction {
+                    Direction::Forward => {
+                        out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                    }
+                    Direction::Reverse => out.sender = Some(state.report_sent(self.buffer(true))),
+                }
                 out.intervals = state.interval_counts();
             }
             Part::DatagramReceive { state, base_overflow, .. } => {
@@ -777,6 +808,8 @@ fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
         send_window_bytes: info.send_window_bytes.map(u64::from),
         receive_window_bytes: info.receive_window_bytes.map(u64::from),
         retransmitted_bytes: info.bytes_retransmitted,
+        ecn: Some(info.ecn),
+        ce_segments: info.delivered_ce_segments.filter(|_| info.ecn).map(u64::from),
         receive_window_limited_ratio: ratio(info.receive_window_limited_us),
         send_buffer_limited_ratio: ratio(info.send_buffer_limited_us),
         timestamps: Some(info.timestamps),

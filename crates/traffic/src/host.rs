@@ -161,14 +161,18 @@ pub(crate) fn oversized<'a>(
 
 /// Speed of the interface towards a peer, and its name; `None` for a virtual interface or an unknown speed.
 pub(crate) fn nominal(peer: IpAddr) -> Option<(u64, String)> {
-    let egress = net_interface::egress_interface(peer).ok()?;
-    let interface = net_interface::interface(&egress.interface).ok()?;
+    nominal_of(&net_interface::egress_interface(peer).ok()?.interface)
+}
+
+/// Speed of an interface, bit/s, and its name; `None` if it has none that is enforced.
+pub(crate) fn nominal_of(name: &str) -> Option<(u64, String)> {
+    let interface = net_interface::interface(name).ok()?;
     // The speed that a virtual interface states is not enforced.
     if interface.kind.is_some() || interface.loopback {
         return None;
     }
-    let speed = net_interface::speed_bits_per_second(&egress.interface).ok()??;
-    Some((speed, egress.interface))
+    let speed = net_interface::speed_bits_per_second(name).ok()??;
+    Some((speed, interface.name))
 }
 
 /// The host's part of the record.

@@ -128,7 +128,12 @@ pub async fn connect_stream(
 ) -> Result<TcpStream, TrafficError> {
     let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
     let options = TcpOptions {
-        bind: connect::bind_address(plan, to, spec.connection.client_port().unwrap_or(0)),
+        bind: connect::bind_address(
+            plan,
+            to,
+            u64::from(spec.id.saturating_sub(1)),
+            spec.connection.client_port().unwrap_or(0),
+        ),
         device: plan.device.clone(),
         nonblocking: true,
         ..transport.options(spec, sends)
@@ -165,7 +170,7 @@ pub fn open_datagrams(
     let transport = transport::datagrams(spec).ok_or_else(|| not_a(spec, "datagram transport"))?;
     let planned = |peer: SocketAddr| {
         let port = spec.connection.client_port().unwrap_or(0);
-        connect::bind_address(plan, peer, port).unwrap_or(UdpOptions::connect(peer).bind)
+        connect::bind_address(plan, peer, 0, port).unwrap_or(UdpOptions::connect(peer).bind)
     };
     let Some(bind) = local.or_else(|| peer.map(planned)) else {
         return Err(not_a(spec, "flow with an address"));

@@ -94,6 +94,9 @@ pub struct Opened {
     /// Flows that have a port of their own, with the port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_ports: Vec<(u32, u16)>,
+    /// MAC address of the server's interface, if flows are sent as frames of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
 }
 
 /// Relation of the server's clock to the client's, measured by the client.

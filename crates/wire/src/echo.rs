@@ -119,6 +119,7 @@ mod tests {
         payload[..8].copy_from_slice(&number.to_be_bytes());
         let mut message = vec![];
         echo.encode(&payload, &mut message);
+        assert_eq!(message[0], if echo.is_v6 { 128 } else { 8 });
         message[0] = if echo.is_v6 { 129 } else { 0 };
         message
     }
@@ -149,8 +150,8 @@ mod tests {
         let echo = Echo::new(false, 9, false, &KEY);
         let good = reply(&echo, 3, 32);
         assert!(echo.decode(&good).is_ok());
-        // Sequence, number, tag.
-        for at in [7, 15, 16] {
+        // Code, sequence, number, tag.
+        for at in [1, 7, 15, 16] {
             let mut bad = good.clone();
             bad[at] ^= 1;
             assert_eq!(echo.decode(&bad), Err(EchoError::Invalid), "byte {at}");
@@ -172,10 +173,13 @@ mod tests {
         echo.encode(&[0; 16], &mut request);
         assert_eq!(echo.quoted_sequence(&request[..8]), Some(0));
         assert_eq!(echo.quoted_sequence(&request[..7]), None);
-        request[5] = 8;
-        assert_eq!(echo.quoted_sequence(&request), None);
+        // Of another program, and of another kind.
+        for (at, byte) in [(5, 8), (0, 13)] {
+            let mut other = request.clone();
+            other[at] = byte;
+            assert_eq!(echo.quoted_sequence(&other), None, "byte {at}");
+        }
         // The checksum is that of RFC 1071.
-        request[5] = 9;
         assert_eq!(Sum::new().add_bytes(&request).checksum(), 0);
     }
 }

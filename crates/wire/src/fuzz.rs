@@ -4,11 +4,13 @@
 use crate::control::{self, ClientMessage, ClockState, ServerMessage};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
 use crate::echo::Echo;
+use crate::ethernet::EthernetFrame;
 use crate::frame::{FrameDecoder, encode_frame};
 use crate::header::{Header, HeaderFields, SendTime, TagKey};
 use crate::packet::{Ethernet, Icmp, Ipv4, Ipv6, Network, Packet, Tcp, Transport, Udp, UdpLite};
 use crate::packets::{PacketLogReader, PacketLogWriter, PacketsError};
 use crate::preface::{self, Preface};
+use crate::transfer::TransferRequest;
 use weir_model::plan::HeaderFormat;
 
 /// The key of the corpora.
@@ -66,6 +68,23 @@ pub fn fuzz_echo(data: &[u8]) {
         let mut again = vec![];
         echo.encode(payload, &mut again);
         assert_eq!(again[8..], *payload);
+    }
+}
+
+/// Frames of a flow without IP: what is accepted is encoded to the same bytes, without the padding.
+pub fn fuzz_ethernet(data: &[u8]) {
+    if let Ok(frame) = EthernetFrame::decode(data) {
+        let again = frame.encode();
+        assert_eq!(again[..], data[..again.len()]);
+        assert_eq!(EthernetFrame::decode(&again), Ok(frame));
+    }
+}
+
+/// Requests of transfers: what is accepted has the same bytes again.
+pub fn fuzz_transfer(data: &[u8]) {
+    let Some(bytes) = data.first_chunk() else { return };
+    if let Some(request) = TransferRequest::decode(bytes) {
+        assert_eq!(request.encode(), *bytes);
     }
 }
 
@@ -200,6 +219,11 @@ pub fn fuzz_packet(data: &[u8]) {
     }
 }
 
+/// Remapped frames: correct checksums stay correct, and no frame becomes invalid.
+pub fn fuzz_remap(data: &[u8]) {
+    crate::remap::fuzz(data);
+}
+
 fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
     let within = |part: &[u8]| assert!(data.as_ptr_range().end >= part.as_ptr_range().end);
     if let Some(view) = &packet.ethernet {
@@ -296,6 +320,21 @@ mod tests {
     }
 
     #[test]
+    fn ethernet() {
+        let end = |port| crate::ethernet::Endpoint { mac: [2, 0, 0, 0, 0, 1], port };
+        let payload = &[5; 30];
+        let frame = EthernetFrame { source: end(1), destination: end(2), payload };
+        replay(&[frame.encode()], fuzz_ethernet);
+    }
+
+    #[test]
+    fn transfer() {
+        let requests = [(false, 1), (true, 1 << 40)]
+            .map(|(is_reverse, volume)| TransferRequest { is_reverse, volume }.encode().to_vec());
+        replay(&requests, fuzz_transfer);
+    }
+
+    #[test]
     fn datagram() {
         let sent = ControlDatagram {
             kind: crate::datagram::DatagramKind::Probe,
@@ -345,6 +384,7 @@ mod tests {
             tcp_port: 1,
             udp_port: 2,
             flow_ports: vec![(1, 2)],
+            mac: Some("02:00:00:00:00:01".into()),
         };
         let server = [
             ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },
@@ -415,5 +455,6 @@ mod tests {
         assert!(corpus[..2].iter().all(|frame| Packet::from_ethernet(frame).is_ok()));
         assert!(corpus[2..].iter().all(|packet| Packet::from_ip(packet).is_ok()));
         replay(&corpus, fuzz_packet);
+        replay(&corpus, fuzz_remap);
     }
 }

@@ -11,8 +11,10 @@
 //! * [`frame`]: length-prefixed messages on the control connection;
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
 //! * [`header`]: the header of measured datagrams, native or another tool's;
+//! * [`ethernet`]: the header of frames that carry datagrams without IP;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
-//! * [`packet`] and [`checksum`]: Ethernet, IP and transport views over a frame, and Internet checksums.
+//! * [`packet`], [`checksum`] and [`remap`]: Ethernet, IP and transport views over a frame, Internet checksums, and
+//!   other addresses in a frame.
 //!
 //! ```
 //! use weir_model::plan::HeaderFormat;
@@ -32,6 +34,7 @@ pub mod control;
 pub mod crc32;
 pub mod datagram;
 pub mod echo;
+pub mod ethernet;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -39,4 +42,6 @@ pub mod header;
 pub mod packet;
 pub mod packets;
 pub mod preface;
+pub mod remap;
 mod sip;
+pub mod transfer;

@@ -51,8 +51,8 @@ const shown = (unit: string, value: unknown): string => {
 
 function lineOf(figure: Json, flows: boolean): DemoLine {
   const unit = Object.keys(figure).find((key) => key.startsWith('asked_'))?.slice('asked_'.length) ?? '';
-  const least = number(figure['least_packets']);
-  const most = number(figure['most_packets']);
+  const least = number(figure['min_packets']);
+  const most = number(figure['max_packets']);
   const by = figure[`tolerance_${unit}`];
   return {
     figure: flows ? `${words(figure['figure'])}, flow ${String(figure['flow'])}` : words(figure['figure']),
@@ -65,7 +65,7 @@ function lineOf(figure: Json, flows: boolean): DemoLine {
   };
 }
 
-/** Rows with the emulator in the middle. The last line of each counts packets: sent, as predicted, and on which emulator and receiver agree. */
+/** Rows with the emulator in the middle. The last lines of each: the packets sent on which emulator and receiver agree, then the dispositions of all that crossed the emulator. */
 export function demoRows(result: unknown): DemoRow[] {
   return list((result as Json | undefined)?.['paths']).map((row) => {
     const figures = list(row['figures']);
@@ -75,16 +75,12 @@ export function demoRows(result: unknown): DemoRow[] {
     if (dispositions !== undefined) {
       const [sent = 0, matched = 0, predicted = 0, unpredicted = 0, remainder = 0] = ['sent_packets', 'matched_packets', 'predicted', 'unpredicted', 'remainder_packets'].map((key) => number(dispositions[key]));
       const stream = sent === 0 && predicted > 0;
-      const whole = matched === sent && remainder === 0 && unpredicted === 0;
-      lines.push({
-        figure: 'dispositions',
-        asked: shown('packets', stream ? predicted + unpredicted : sent),
-        realised: shown('packets', predicted),
-        measured: stream ? shown('packets', undefined) : shown('packets', matched),
-        tolerance: 'exact',
-        verdict: whole ? 'passed' : row['verdict'] === 'undecided' ? 'undecided' : 'failed',
-        reason: '',
-      });
+      const none = shown('packets', undefined);
+      const push = (name: string, asked: number, realised: string, measured: string, whole: boolean) =>
+        lines.push({ figure: name, asked: shown('packets', asked), realised, measured, tolerance: 'exact', verdict: whole ? 'passed' : row['verdict'] === 'undecided' ? 'undecided' : 'failed', reason: '' });
+      // The packets of a stream are not joined.
+      if (!stream) push('packets joined', sent, none, shown('packets', matched), matched === sent && remainder === 0);
+      push('dispositions', predicted + unpredicted, shown('packets', predicted), none, unpredicted === 0);
     }
     return { name: words(row['name']), laws: words(row['laws']), verdict: row['verdict'] as Verdict, reason: words(row['reason']), attempts: number(row['attempts']) ?? 1, lines };
   });

@@ -260,11 +260,26 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     out += &wrapped(&paths::closing(&shown));
     let all = clean.len() + shown.len();
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
-    let passed = verdicts.filter(|v| **v == Verdict::Passed).count();
-    out += &format!("{passed} of {all} rows passed; the labs are removed; {seconds:.0} s\n");
+    let count = |of: fn(&Verdict) -> bool| verdicts.clone().filter(|v| of(v)).count();
+    let passed = count(|v| *v == Verdict::Passed);
+    let undecided = count(|v| matches!(v, Verdict::Undecided(_)));
+    let failed = all - passed - undecided;
+    let beyond: Vec<String> = [(failed, "failed"), (undecided, "undecided (the host was busy)")]
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!(", {n} {what}"))
+        .collect();
+    let beyond = beyond.concat();
+    out +=
+        &format!("{passed} of {all} rows passed{beyond}; the labs are removed; {seconds:.0} s\n");
     if run_store.count > 0 {
         let (count, id) = (run_store.count, &identity.id);
         out += &format!("{} stored (weir runs list --label demo={id})\n", counted(count, "run"));
+    }
+    if failed == 0 && undecided > 0 {
+        out += &wrapped(
+            "nothing failed, but other load on this host kept some rows from a verdict: run the demo again when the host is idle",
+        );
     }
     print(&out)?;
     Ok(exit_code)

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand
 use weir_jobs::{Event, Notice, PeerJob};
 use weir_model::Refusal;
 use weir_model::record::Record;
-use weir_peers::{Event as Told, Given, Opt, PROTOCOLS, Protocol, Test};
+use weir_peers::{Event as Told, Given, Opt, PROTOCOLS, Protocol, StandardStream, Test};
 use weir_report::json_pretty;
 use weir_traffic::session::WorkerConfig;
 
@@ -127,6 +127,8 @@ fn run_as(job: PeerJob, words: &[OsString], form: ErrorForm) -> i32 {
         signals::listen(&stop)?;
         Ok((test, stop))
     });
+    let ready = ready
+        .and_then(|ready| check_standard_stream(ready.0.standard_stream(), form).map(|()| ready));
     match ready {
         Ok((test, stop)) => execute(test, &stop, job, words, form),
         Err(error) => {
@@ -153,6 +155,23 @@ fn prepare(job: &PeerJob) -> Result<Box<dyn Test>, CliError> {
     let test = (protocol.command)(&given).map_err(named)?;
     test.plan().check().map_err(CliError::Model)?;
     Ok(test)
+}
+
+/// Refuses a test whose data would mix with a job's lines or with a record.
+fn check_standard_stream(stream: Option<StandardStream>, form: ErrorForm) -> Result<(), CliError> {
+    match (stream, form) {
+        (Some(_), ErrorForm::Stream) => Err(CliError::flag(
+            "pattern",
+            "missing",
+            "pattern in a job, which has no standard streams",
+        )),
+        (Some(StandardStream::Output), ErrorForm::Json) => Err(CliError::flag(
+            "--json",
+            "with data on standard output",
+            "with -s, or without --json",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A refused option, by its flag on a command line.

@@ -11,9 +11,11 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::content::Content;
+use weir_model::impairment::Prefix;
 use weir_model::names::is_device;
 use weir_model::plan::{
-    DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName, VoiceCodec,
+    DataPorts, HeaderFormat, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
+    VoiceCodec,
 };
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
@@ -125,6 +127,57 @@ impl FromStr for Ports {
         let both = if text.contains('-') { text.to_owned() } else { format!("{text}-{text}") };
         let range = ports(&both).map(Ports);
         range.map_err(|_| "expected PORT or FIRST-LAST with ports 1 to 65535".into())
+    }
+}
+
+/// An address or prefix and what replaces it: `FROM=TO`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AddressPair(pub(crate) Prefix, pub(crate) Prefix);
+
+impl FromStr for AddressPair {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text.split_once('=').and_then(|(from, to)| {
+            let (from, to): (Prefix, Prefix) = (from.parse().ok()?, to.parse().ok()?);
+            let is_alike =
+                from.length == to.length && from.address.is_ipv4() == to.address.is_ipv4();
+            is_alike.then_some(AddressPair(from, to))
+        });
+        pair.ok_or_else(|| {
+            "expected FROM=TO with two addresses, or two prefixes of one length, such as 10.1.0.0/16=192.168.0.0/16"
+                .into()
+        })
+    }
+}
+
+/// A port and what replaces it: `FROM=TO`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PortPair(pub(crate) u16, pub(crate) u16);
+
+impl FromStr for PortPair {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text
+            .split_once('=')
+            .and_then(|(from, to)| Some(PortPair(from.parse().ok()?, to.parse().ok()?)));
+        pair.ok_or_else(|| "expected FROM=TO with ports 0 to 65535, such as 80=8080".into())
+    }
+}
+
+/// A MAC address: `02:00:00:00:00:01`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mac(pub(crate) [u8; 6]);
+
+impl FromStr for Mac {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = text.split([':', '-']).map(|part| {
+            let is_byte = part.len() == 2;
+            u8::from_str_radix(part, 16).ok().filter(|_| is_byte)
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
+        mac.ok_or_else(|| "expected six bytes such as 02:00:00:00:00:01".into())
     }
 }
 
@@ -295,7 +348,7 @@ pub(crate) fn time_format(text: &str) -> Result<time::Format, String> {
 /// `ADDRESS[%INTERFACE]`, or `%INTERFACE` alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bind {
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) address: Option<SourceAddresses>,
     pub(crate) interface: Option<String>,
 }
 
@@ -310,7 +363,7 @@ impl FromStr for Bind {
         let parsed = match inner {
             "" if interface.is_some() => None,
             _ => Some(inner.parse().map_err(
-                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0",
+                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0, or several: 192.0.2.1-192.0.2.20 or 192.0.2.0/28",
             )?),
         };
         if interface.is_some_and(|i| !is_device(i)) {
@@ -318,6 +371,26 @@ impl FromStr for Bind {
         }
         Ok(Bind { address: parsed, interface: interface.map(Into::into) })
     }
+}
+
+/// `PORT[-LAST]`: local ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientPorts {
+    pub(crate) first: u16,
+    pub(crate) last: Option<u16>,
+}
+
+/// Local ports, from 1.
+pub(crate) fn client_ports(text: &str) -> Result<ClientPorts, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let parsed = match text.split_once('-') {
+        None => port(text).map(|first| ClientPorts { first, last: None }),
+        Some((first, last)) => port(first)
+            .zip(port(last))
+            .filter(|(first, last)| first <= last)
+            .map(|(first, last)| ClientPorts { first, last: Some(last) }),
+    };
+    parsed.ok_or_else(|| "expected a port from 1 to 65535, or a range such as 5000-5999".into())
 }
 
 /// A scheduling class for sending threads.
@@ -363,7 +436,16 @@ pub(crate) struct Cpus(pub(crate) Vec<usize>);
 impl FromStr for Cpus {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        threads::cpus(text).map(Cpus).ok_or_else(|| format!("expected {}", threads::CPUS_FORM))
+        let Some(node) = text.strip_prefix("node:") else {
+            let cpus = threads::cpus(text).map(Cpus);
+            return cpus.ok_or_else(|| format!("expected {} or node:N", threads::CPUS_FORM));
+        };
+        let node = node.parse().map_err(|_| "expected node:N, a NUMA node such as node:0")?;
+        let list = weir_net::thread::node_cpus(node);
+        let cpus = list.ok().and_then(|list| threads::cpus(&list).map(Cpus));
+        cpus.ok_or_else(|| {
+            "expected a NUMA node of this host that has CPUs (`lscpu` lists them)".to_owned()
+        })
     }
 }
 
@@ -577,6 +659,12 @@ mod tests {
     #[test]
     fn cpu_lists() {
         assert_eq!("3,0-1,1".parse::<Cpus>().unwrap().0, [0, 1, 3]);
+        if let Ok(list) = weir_net::thread::node_cpus(0) {
+            assert_eq!("node:0".parse::<Cpus>().unwrap(), list.parse::<Cpus>().unwrap());
+        }
+        for bad in ["node:", "node:x", "node:-1", "node:4000000000"] {
+            assert!(bad.parse::<Cpus>().is_err(), "{bad}");
+        }
         for bad in ["", "a", "3-1", "0,,1", "99999999999", "0-99999999"] {
             assert!(bad.parse::<Cpus>().is_err(), "{bad}");
         }

@@ -25,6 +25,39 @@ fn fields(file: &Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(Into::into).collect()).collect()
 }
 
+/// The kinds of records about a group in the reports of memberships that a running capture has, in their order. One report may
+/// have records about several groups.
+fn reported(capture: &Capture, group: &str) -> Vec<String> {
+    let mut kinds = vec![];
+    for [address, kind] in [
+        ["igmp.maddr", "igmp.record_type"],
+        ["icmpv6.mldr.mar.multicast_address", "icmpv6.mldr.mar.record_type"],
+    ] {
+        let file = capture.so_far().to_str().unwrap();
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-r", file, "-Y", &format!("{address} == {group}"), "-T", "fields"]);
+        command.args(["-e", address, "-e", kind]);
+        // The last packet may be incomplete, and an address of the other version is no filter.
+        for line in run(command).stdout.lines() {
+            let Some((addresses, of)) = line.split_once('\t') else { continue };
+            let records = addresses.split(',').zip(of.split(','));
+            kinds.extend(records.filter(|(a, _)| *a == group).map(|(_, kind)| kind.to_owned()));
+        }
+    }
+    kinds
+}
+
+/// Waits until a receiver has left a group, and has reported that by a record of this kind. The client does not wait for it.
+fn until_left(bench: &Bench, capture: &Capture, group: &str, kind: &str) -> Vec<String> {
+    until("the server has left", || !is_member(bench, group));
+    let mut kinds = vec![];
+    until("the server has reported that it left", || {
+        kinds = reported(capture, group);
+        kinds.last().is_some_and(|last| last == kind)
+    });
+    kinds
+}
+
 fn ends(flow: &Flow) -> (&Sender, &Receiver) {
     (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap())
 }
@@ -76,14 +109,9 @@ fn a_server_joins_a_group_and_leaves_it_at_the_end() {
     let test = "a_server_joins_a_group_and_leaves_it_at_the_end";
     let Some(mut bench) = Bench::up(test, &TOOLS) else { return };
     bench.serve(&[]);
-    for (group, ttl, of_data, report) in [
-        (GROUP, "ip.ttl", "ip.dst == 239.1.1.1 && udp", "igmp.maddr == 239.1.1.1"),
-        (
-            GROUP_V6,
-            "ipv6.hlim",
-            "ipv6.dst == ff15::77:1 && udp",
-            "icmpv6.mldr.mar.multicast_address == ff15::77:1",
-        ),
+    for (group, ttl, of_data) in [
+        (GROUP, "ip.ttl", "ip.dst == 239.1.1.1 && udp"),
+        (GROUP_V6, "ipv6.hlim", "ipv6.dst == ff15::77:1 && udp"),
     ] {
         let host = bench.lab.host("b").unwrap();
         let is_v6 = group == GROUP_V6;
@@ -91,6 +119,9 @@ fn a_server_joins_a_group_and_leaves_it_at_the_end() {
         let capture = Capture::of(&bench, FILTER);
         let words = ["--multicast", group, "--ttl", "5", "-b", "500pps", "-t", "0.5", "-l", "200"];
         let record = bench.test_to(&address, &words);
+        // RFC 3376 and RFC 3810: change to exclude nothing, then to include nothing.
+        let kinds = until_left(&bench, &capture, group, "3");
+        assert_eq!(kinds.first().map(String::as_str), Some("4"), "{kinds:?}");
         let file = capture.stop(&bench);
         let flow = &record.flows[0];
         complete(flow);
@@ -102,12 +133,6 @@ fn a_server_joins_a_group_and_leaves_it_at_the_end() {
         let hops = fields(&file, of_data, &[ttl, "udp.dstport"]);
         assert_eq!(hops.len() as u64, ends(flow).0.packets);
         assert!(hops.iter().all(|f| *f == ["5", "9348"]), "{hops:?}");
-        let kind = if is_v6 { "icmpv6.mldr.mar.record_type" } else { "igmp.record_type" };
-        let kinds: Vec<String> = fields(&file, report, &[kind]).concat();
-        // RFC 3376 and RFC 3810: change to exclude nothing, then to include nothing.
-        assert_eq!(kinds.first().map(String::as_str), Some("4"), "{kinds:?}");
-        assert_eq!(kinds.last().map(String::as_str), Some("3"), "{kinds:?}");
-        assert!(!is_member(&bench, group));
     }
 }
 
@@ -124,6 +149,8 @@ fn a_source_specific_member_asks_for_one_sender() {
     let capture = Capture::of(&bench, FILTER);
     let words = ["--multicast", "232.1.1.1:5005", "--source-specific", "-b", "300pps", "-t", "0.3"];
     let record = bench.test(&words);
+    // RFC 3376: allow new sources, then block old sources.
+    let kinds = until_left(&bench, &capture, "232.1.1.1", "6");
     let file = capture.stop(&bench);
     let a = bench.lab.host("a").unwrap().ipv4.to_string();
     complete(&record.flows[0]);
@@ -131,9 +158,7 @@ fn a_source_specific_member_asks_for_one_sender() {
     assert_eq!((member.source.as_deref(), member.group.as_str()), (Some(&a[..]), "232.1.1.1:5005"));
     let names = ["igmp.record_type", "igmp.saddr"];
     let reports = fields(&file, "igmp.maddr == 232.1.1.1", &names);
-    // RFC 3376: allow new sources, then block old sources.
-    assert_eq!(reports.first().unwrap(), &["5".to_owned(), a.clone()], "{reports:?}");
-    assert_eq!(reports.last().unwrap()[0], "6", "{reports:?}");
+    assert_eq!(reports.first().unwrap(), &["5".to_owned(), a.clone()], "{kinds:?} {reports:?}");
 }
 
 #[test]
@@ -284,6 +309,29 @@ fn an_aborted_test_leaves_the_group() {
             .status
             .success()
     });
+}
+
+#[test]
+fn a_late_join_that_fails_ends_its_flow() {
+    let test = "a_late_join_that_fails_ends_its_flow";
+    let Some(mut bench) = Bench::up(test, &["sysctl"]) else { return };
+    bench.serve(&["--max-joins", "1"]);
+    bench.tool("b", "sysctl", &["-qw", "net.ipv4.igmp_max_memberships=0"]);
+    let words = ["--multicast", GROUP, "-b", "200pps", "-t", "20", "--join-after", "200ms"];
+    let json = [&words[..], &["--json"]].concat();
+    let ended = run(bench.test_command(&json));
+    assert_eq!(common::refusal_in(&ended.stderr).unwrap().code, "flow");
+    let record: Record = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(record.status, weir_model::record::Status::Partial);
+    let failed = record.warnings.iter().find(|w| w.code == "flow-failed").unwrap();
+    assert_eq!(failed.flow, Some(1));
+    assert!(failed.text.contains(GROUP), "{failed:?}");
+    let receiver = record.flows[0].receiver.as_ref();
+    assert!(receiver.is_none_or(|r| r.packets == 0), "{receiver:?}");
+    assert!(!is_member(&bench, GROUP));
+    // Its membership is free again.
+    bench.tool("b", "sysctl", &["-qw", "net.ipv4.igmp_max_memberships=20"]);
+    complete(&bench.test(&["--multicast", GROUP, "-b", "200pps", "-t", "0.3"]).flows[0]);
 }
 
 #[test]

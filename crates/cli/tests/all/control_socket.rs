@@ -190,6 +190,46 @@ duration = "0s"
 }
 
 #[test]
+fn a_command_to_one_receiver_concerns_all_of_its_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let (socket, plan) = (dir.path().join("socket"), dir.path().join("plan.toml"));
+    let servers = [Serve::start(&[]), Serve::start(&[])];
+    let to = |name: &str, server: &Serve| {
+        format!(
+            "[[connection]]\nname = \"{name}\"\nhost = \"127.0.0.1\"\nport = {}\ntransport = \"multicast\"\n\
+             group = \"239.77.3.1\"\nrate = \"200pps\"\nduration = \"0s\"\n",
+            server.port
+        )
+    };
+    let head = "schema = \"weir.plan/1\"\ninterval = \"100ms\"\n";
+    let text = [head, &to("near", &servers[0]), &to("far", &servers[1])].concat();
+    fs::write(&plan, text).unwrap();
+    let mut command = weir();
+    command.args(["test", "--json-stream", "--no-store", "--plan"]);
+    command.arg(&plan).arg("--control-socket").arg(&socket);
+    let mut client = Watched::start(command);
+    client.wait_for("interval", 3);
+    assert_eq!(ctl(&socket, &["rate", "1000pps", "far"]).0, 0);
+    let seen = client.count("interval");
+    client.wait_for("interval", seen + 3);
+    assert_eq!(ctl(&socket, &["stop", "far"]).0, 0);
+    assert_eq!(client.ended(), Some(0), "{}", client.errors());
+    let record = client.last("end");
+    let flows = record["flows"].as_array().unwrap();
+    for flow in flows {
+        let changes = flow["sender"]["rate_changes"].as_array().unwrap();
+        assert_eq!((changes.len(), &changes[0]["rate"]), (1, &"1000pps".into()), "{flow}");
+        assert_eq!(flow["sender"]["packets"], flows[0]["sender"]["packets"], "one sender");
+        assert_eq!(flow["receiver"]["packets"], flow["sender"]["packets"], "{flow}");
+    }
+    let stopped = record["warnings"].as_array().unwrap().iter();
+    let stopped = stopped.filter(|w| w["code"] == "stopped-by-request").map(|w| &w["flow"]);
+    let mut stopped: Vec<u64> = stopped.map(|flow| flow.as_u64().unwrap()).collect();
+    stopped.sort_unstable();
+    assert_eq!(stopped, [1, 2], "{record}");
+}
+
+#[test]
 fn only_a_socket_left_by_a_killed_test_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");

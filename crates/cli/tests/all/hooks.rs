@@ -87,3 +87,50 @@ fn a_running_test_serves_its_figures() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn a_running_test_posts_its_figures_to_a_collector() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let (bodies, posted) = std::sync::mpsc::channel();
+    // Until the test ends; the thread then waits for a connection that does not come.
+    std::thread::spawn(move || {
+        for stream in collector.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut length = 0;
+            for line in reader.by_ref().lines().map(Result::unwrap) {
+                if let Some(n) = line.strip_prefix("Content-Length: ") {
+                    length = n.parse().unwrap();
+                }
+                if line.is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            bodies.send(serde_json::from_slice::<serde_json::Value>(&body).unwrap()).unwrap();
+        }
+    });
+    let server = Serve::start(&[]);
+    let host = format!("127.0.0.1:{}", server.port);
+    let mut command = weir();
+    command.args(["test", &host, "-n", "1M", "-i", "0.1", "--no-store", "--json", "--otlp", &url]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let last = posted.try_iter().last().expect("an export at the end");
+    let resource = &last["resourceMetrics"][0];
+    let id = serde_json::json!({ "key": "service.instance.id", "value": { "stringValue": record["id"] } });
+    assert!(resource["resource"]["attributes"].as_array().unwrap().contains(&id), "{resource}");
+    let metrics = resource["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let sent = metrics.iter().find(|metric| metric["name"] == "weir_sent_bytes").unwrap();
+    let bytes = sent["sum"]["dataPoints"][0]["asInt"].as_str().unwrap();
+    assert_eq!(bytes, record["flows"][0]["sender"]["bytes"].to_string());
+
+    for wrong in ["https://127.0.0.1", "127.0.0.1:4318"] {
+        let output = weir().args(["test", &host, "--otlp", wrong]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}

@@ -132,8 +132,30 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn without_a_terminal_it_is_refused_before_anything_is_sent() {
-    let output = weir().args(["test", "127.0.0.1:9", "--live"]).output().unwrap();
+fn a_waiting_connection_is_shown_in_the_view_alone() {
+    let server = Serve::start(&[]);
+    let host = format!("127.0.0.1:{}", server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("waiting.toml");
+    let text = "schema = \"weir.plan/1\"\n[[connection]]\nname = \"late\"\nautostart = false\n";
+    std::fs::write(&plan, text).unwrap();
+    let words = ["test", &host, "--live", "--plan", plan.to_str().unwrap(), "--no-store"];
+    let mut shown = OnTerminal::start(&words);
+    shown.wait_for(ENTER);
+    shown.wait_for("late");
+    shown.press("q");
+    shown.exit_code();
+    shown.wait_for(LEAVE);
+    assert!(!shown.seen.contains("weir ctl"), "{}", shown.seen);
+}
+
+#[test]
+fn without_a_terminal_it_is_refused_before_anything_is_sent_or_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("saved.toml");
+    let words = ["test", "127.0.0.1:9", "--live", "--save-plan", plan.to_str().unwrap()];
+    let output = weir().args(words).output().unwrap();
     let error: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!((output.status.code(), &error["error"]["field"]), (Some(4), &"--live".into()));
+    assert!(!plan.exists());
 }

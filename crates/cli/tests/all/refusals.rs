@@ -42,7 +42,7 @@ const LINES: &[&str] = &[
     "test h -C 1000 -c 160",
     "test h -T UDP",
     "runs export --all --csv",
-    "ttcp -t h",
+    "ttcp -t -s -A 100 h",
     "impair eth0",
     "impair shw",
     "impair a b delay 100ms",

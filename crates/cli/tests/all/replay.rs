@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use weir_link::capture::{CaptureFormat, CaptureWriter};
 
+use crate::common::Bench;
 use crate::faults_common::*;
+use crate::tshark::{Capture, decode};
 
 /// Runs a test; its exit code and its record or error.
 fn test(host: &str, words: &[&str]) -> (i32, Value) {
@@ -152,7 +154,7 @@ fn files_that_cannot_be_sent_are_refused_before_anything_starts() {
     let cases = [
         (file("cut", &whole[..whole.len() - 1]), "packet 110"),
         (file("foreign", &foreign), "packet 1: link type 105"),
-        (file("none", &whole[..24]), "no datagram"),
+        (file("none", &whole[..24]), "nothing to send"),
         (file("text", b"no capture, but a text"), "neither pcap nor pcapng"),
     ];
     // No server: a connection would fail with exit code 3.
@@ -194,5 +196,70 @@ fn a_document_names_no_file() {
         command.args(["test", "--json", "--no-store", "--plan", plan.to_str().unwrap()]);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{connection}: {}", out(&output));
+    }
+}
+
+/// A receiver's capture has every frame, with the addresses and ports that were asked for and right checksums.
+#[test]
+fn frames_are_sent_on_an_interface() {
+    let test = "frames_are_sent_on_an_interface";
+    let Some(bench) = Bench::up(test, &["dumpcap", "tshark", "bash"]) else { return };
+    let path = capture(&bench.file(""), CaptureFormat::PcapNg);
+    let receiver = Capture::of(&bench, "udp or tcp");
+    let record = bench.test_to(
+        "interface:eth0",
+        &[
+            "--replay",
+            path.to_str().unwrap(),
+            "--map-address",
+            "198.18.0.0/16=203.0.113.0/16",
+            "--map-port",
+            "5061=7061",
+            "--destination-mac",
+            "02:00:00:00:00:77",
+            "--fix-checksums",
+        ],
+    );
+    let sender = record.flows[0].sender.as_ref().unwrap();
+    assert_eq!((sender.packets, &*record.peer), (110, "frames"));
+    assert_eq!(sender.missed_slots, Some(0));
+    assert!(record.flows[0].receiver.is_none());
+    let source = record.data_source.as_ref().unwrap();
+    assert_eq!(source.bytes, 100 * 42 + PAYLOAD_BYTES + 10 * 54);
+    let file = receiver.stop(&bench);
+    let of = |filter: &str| decode(&file, filter);
+    let mapped = "eth.dst == 02:00:00:00:00:77 && ip.src == 203.0.0.1 && ip.dst == 203.0.0.2";
+    let udp = of(&format!("{mapped} && udp"));
+    assert_eq!(udp.len(), 100);
+    for (n, frame) in udp.iter().enumerate() {
+        assert_eq!(frame.udp_length, 28 + 4 * n);
+    }
+    assert_eq!(of(&format!("{mapped} && udp.dstport == 7061")).len(), 50);
+    assert_eq!(of("udp.dstport == 5061").len(), 0);
+    assert_eq!(of(&format!("{mapped} && tcp")).len(), 10);
+    let wrong = "ip.checksum.status == 0 || tcp.checksum.status == 0";
+    assert_eq!(of(&format!("{mapped} && ({wrong})")).len(), 0);
+}
+
+#[test]
+fn frames_need_an_interface_and_a_capture() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = capture(directory.path(), CaptureFormat::Pcap);
+    let replay = ["--replay", path.to_str().unwrap()];
+    let refused = |host: &str, words: &[&str]| {
+        let (code, error) = test(host, words);
+        assert_eq!(code, 2, "{words:?}: {error}");
+        error["error"]["field"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(refused("interface:lo", &[]), "--content");
+    assert_eq!(refused("interface:no-such-one", &replay), "HOST");
+    assert_eq!(refused("interface:a/b", &replay), "HOST");
+    let mapped = ["--replay", replay[1], "--map-port", "1=2"];
+    assert_eq!(refused("127.0.0.1:9", &mapped), "--map-port");
+    let header = ["--replay", replay[1], "--header", "native"];
+    assert_eq!(refused("interface:lo", &header), "--header");
+    for pair in ["10.0.0.1", "10.0.0.0/8=10.0.0.0/9", "10.0.0.1=::1", "=", "x=y"] {
+        let words = ["--replay", replay[1], "--map-address", pair];
+        assert_eq!(refused("interface:lo", &words), "--map-address");
     }
 }

@@ -35,6 +35,11 @@ impl Capture {
         Capture { file, running, said }
     }
 
+    /// The file, which grows until [`Capture::stop`].
+    pub(crate) fn so_far(&self) -> &Path {
+        &self.file
+    }
+
     /// Ends it after it has written all earlier packets; it must not have dropped any.
     pub(crate) fn stop(self, bench: &Bench) -> PathBuf {
         let send = format!("printf '{MARKER}' >/dev/udp/{}/9", bench.b());
@@ -52,16 +57,17 @@ impl Capture {
 }
 
 /// A datagram decoded by tshark.
-struct Frame {
+pub(crate) struct Frame {
     /// CLOCK_REALTIME, ns.
     at_ns: u64,
     payload: Vec<u8>,
-    udp_length: usize,
+    pub(crate) udp_length: usize,
 }
 
-fn decode(file: &Path, filter: &str) -> Vec<Frame> {
+pub(crate) fn decode(file: &Path, filter: &str) -> Vec<Frame> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
+    command.args(["-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]);
     // Decode our port as data, even if a dissector claims it.
     command.args(["-d", "udp.port==9347,data", "-e", "frame.time_epoch", "-e", "udp.length"]);
     command.args(["-e", "udp.payload"]);
@@ -74,7 +80,8 @@ fn decode(file: &Path, filter: &str) -> Vec<Frame> {
             Frame {
                 at_ns: seconds.parse::<u64>().unwrap() * 1_000_000_000
                     + fraction.parse::<u64>().unwrap(),
-                udp_length: fields[1].parse().unwrap(),
+                // 0: not UDP.
+                udp_length: fields[1].parse().unwrap_or(0),
                 payload: fields[2]
                     .as_bytes()
                     .chunks(2)

@@ -121,9 +121,123 @@ fn refusals_name_the_flag_or_the_option() {
     let error = refused(&["ttcp", "-t", "-s", "-u", "-l", "4", "h", "--json"]);
     assert_eq!((&error["field"], &error["given"]), (&json!("-l"), &json!("4")));
     assert_eq!(error["accepted"], "5 to 65507");
-    let error = refused(&["ttcp", "-t", "h", "--json"]);
-    assert_eq!((&error["field"], &error["given"]), (&json!("-s"), &json!("missing")));
+    let error = refused(&["ttcp", "-t", "-s", "-A", "100", "h", "--json"]);
+    assert_eq!((&error["field"], &error["given"]), (&json!("-A"), &json!("100")));
     // Refused, since a one-off server would end after the first client of either protocol.
     let output = weir(directory.path(), &["serve", "-1", "--ttcp"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Bytes that are not text, in several buffers with an incomplete one.
+fn data() -> Vec<u8> {
+    (0..100_003_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// Runs a receiver with these flags, and a transmitter that sends `data`; the receiver's output and the transmitter's.
+fn transferred(receive: &[&str], transmit: &[&str], data: &[u8]) -> (Output, Output) {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut receiving = vec!["ttcp", "-r", "-p", &port];
+    receiving.extend(receive);
+    let mut receiver = weir(directory.path(), &receiving).spawn().unwrap();
+    let mut sending = vec!["ttcp", "-t", "-p", &port];
+    sending.extend(transmit);
+    sending.push("127.0.0.1");
+    wait_until_bound(&port, transmit.contains(&"-u"));
+    let mut sender = weir(directory.path(), &sending).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = sender.stdin.take().unwrap();
+    let data = data.to_vec();
+    let writer = std::thread::spawn(move || drop(input.write_all(&data)));
+    let mut output = vec![];
+    receiver.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+    let received = Output { stdout: output, ..receiver.wait_with_output().unwrap() };
+    let sent = sender.wait_with_output().unwrap();
+    writer.join().unwrap();
+    (received, sent)
+}
+
+fn wait_until_bound(port: &str, udp: bool) {
+    let port: u16 = port.parse().unwrap();
+    for _ in 0..2000 {
+        let is_bound = match udp {
+            true => std::net::UdpSocket::bind(("0.0.0.0", port)).is_err(),
+            false => std::net::TcpListener::bind(("0.0.0.0", port)).is_err(),
+        };
+        if is_bound {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("port {port} is not bound");
+}
+
+#[test]
+fn standard_input_arrives_on_standard_output() {
+    for (receive, transmit) in [
+        (&["-A", "64", "-O", "3"][..], &["-A", "4096", "-O", "1", "-l", "1000"][..]),
+        (&["-B", "-l", "30000", "-T"], &[]),
+    ] {
+        let (received, sent) = transferred(receive, transmit, &data());
+        assert_eq!(
+            (received.status.code(), sent.status.code()),
+            (Some(0), Some(0)),
+            "{received:?}"
+        );
+        assert!(received.stdout == data(), "{} bytes", received.stdout.len());
+        for (output, tag) in [(&received, "ttcp-r"), (&sent, "ttcp-t")] {
+            let lines = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(lines.contains(&format!("{tag}: 100003 bytes in ")), "{lines}");
+            assert!(lines.contains("I/O calls, msec/call = "), "{lines}");
+            assert!(output.stdout.is_empty() || tag == "ttcp-r");
+        }
+        let lines = String::from_utf8_lossy(&sent.stderr).into_owned();
+        let is_aligned = lines.contains("align=4096/1") || lines.contains("align=16384/0");
+        assert!(is_aligned, "{lines}");
+    }
+}
+
+#[test]
+fn datagrams_carry_standard_input() {
+    // Few enough for the socket's buffer.
+    let few = &data()[..20_000];
+    let (received, sent) = transferred(&["-u"], &["-u", "-l", "1000"], few);
+    assert_eq!((received.status.code(), sent.status.code()), (Some(0), Some(0)), "{received:?}");
+    assert!(received.stdout == few, "{} bytes", received.stdout.len());
+}
+
+#[test]
+fn a_discarded_stream_is_read_byte_by_byte() {
+    let (received, _) = transferred(&["-s", "-T"], &["-l", "500"], &data());
+    assert_eq!((received.status.code(), received.stdout.len()), (Some(0), 0), "{received:?}");
+    assert!(String::from_utf8_lossy(&received.stderr).contains("ttcp-r: 100003 bytes in "));
+}
+
+#[test]
+fn a_closed_standard_output_ends_the_receiver() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut receiver = weir(directory.path(), &["ttcp", "-r", "-p", &port]).spawn().unwrap();
+    drop(receiver.stdout.take());
+    wait_until_bound(&port, false);
+    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    // Until the receiver closes the connection.
+    while stream.write_all(&[7; 10_000]).is_ok() {}
+    let output = receiver.wait_with_output().unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"), "{output:?}");
+}
+
+#[test]
+fn data_on_a_standard_stream_excludes_records_and_jobs() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), &["ttcp", "-r", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let mut command = weir(directory.path(), &["job"]);
+    let mut job = command.stdin(Stdio::piped()).spawn().unwrap();
+    let options = json!({ "receive": "" });
+    let line = json!({ "job": "peer", "protocol": "ttcp", "options": options, "store": false });
+    writeln!(job.stdin.as_mut().unwrap(), "{line}").unwrap();
+    let output = job.wait_with_output().unwrap();
+    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&error["event"], &error["data"]["field"]), (&json!("error"), &json!("pattern")));
 }

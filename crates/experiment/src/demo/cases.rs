@@ -32,15 +32,12 @@ pub struct Case {
     pub expectation: Expectation,
 }
 
-/// The cases, each sending for `seconds`. Link usage refers to a stated 1 Gbit/s, since a virtual link has no rate of
-/// its own.
+/// The cases, each sending for `seconds`. None states a nominal rate: a virtual link has none.
 ///
 /// # Errors
 /// None: the plans are constant except for `seconds`.
 pub(crate) fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
     let case = |name, asked: &str, ipv6, connection: &str, expectation| {
-        // Paced cases state a nominal link rate.
-        let nominal = if connection.contains("rate") { "nominal = '1G'\n" } else { "" };
         let fields: Vec<String> = connection
             .split(", ")
             .filter(|field| !field.is_empty())
@@ -53,7 +50,7 @@ pub(crate) fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
             false => String::new(),
         };
         let plan = Plan::parse(&format!(
-            "schema = 'weir.plan/1'\ninterval = '500ms'\nseed = 1\n{nominal}{table}{back}"
+            "schema = 'weir.plan/1'\ninterval = '500ms'\nseed = 1\n{table}{back}"
         ))?;
         Ok(Case { name, asked: asked.into(), ipv6, plan, expectation })
     };

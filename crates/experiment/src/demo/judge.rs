@@ -50,8 +50,6 @@ pub struct Figures {
     pub delay_error_seconds: Option<f64>,
     /// Standard deviation of the first flow's sending spacing.
     pub spacing_seconds: Option<f64>,
-    /// Wire usage of the nominal rate.
-    pub wire_ratio: Option<f64>,
     /// How its datagrams crossed.
     pub crossing: Option<Crossing>,
 }
@@ -88,7 +86,6 @@ pub fn figures(record: &Record) -> Figures {
             }
         }
     }
-    out.wire_ratio = record.link_usage.as_ref().map(|u| u.wire_ratio);
     out
 }
 
@@ -374,7 +371,7 @@ mod tests {
 
     #[test]
     fn figures_sum_both_directions_and_show_the_first_flow() {
-        use weir_model::record::{Delay, LinkUsage, Spacing};
+        use weir_model::record::{Delay, Spacing};
         let mut r = record(10, 9, 3, 0);
         let sender = Sums { packets: 100, bytes: 500, missed_slots: Some(4), ..Sums::default() };
         let receiver = Sums {
@@ -400,7 +397,6 @@ mod tests {
             error_seconds: Some(0.0625),
             ..Delay::default()
         });
-        r.link_usage = Some(LinkUsage { wire_ratio: 0.75, ip_ratio: 0.5, ..LinkUsage::default() });
         let expected = Figures {
             sent_packets: 110,
             sent_bytes: 1500,
@@ -414,7 +410,6 @@ mod tests {
             delay_p50_seconds: Some(0.125),
             delay_error_seconds: Some(0.0625),
             spacing_seconds: Some(0.5),
-            wire_ratio: Some(0.75),
             crossing: Some(Crossing::PerPacket),
         };
         assert_eq!(figures(&r), expected);

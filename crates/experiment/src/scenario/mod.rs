@@ -223,8 +223,14 @@ pub enum ScenarioEvent<'a> {
         is_old: bool,
         /// Finished runs of the step, including this one.
         done: u64,
-        /// Runs of the step, as far as known.
+        /// Runs of the step, as far as known; of a search 0.
         of: u64,
+        /// Place of the search among those of the step's points, from 1, and their number.
+        point: Option<(u64, u64)>,
+        /// Values of the enclosing axes.
+        around: &'a [(String, String)],
+        /// Metrics of the sent and the received rate, in the step's unit.
+        rates: (&'static str, &'static str),
         /// Estimated time for the rest of the step.
         left: Option<Duration>,
     },

@@ -41,7 +41,13 @@ pub fn unit_of(metric: &str) -> Unit {
 /// A figure found by a search, with its unit.
 #[must_use]
 pub(crate) fn shown(found: &Found, value: f64) -> String {
-    match found.unit.as_str() {
+    in_unit(value, &found.unit)
+}
+
+/// A value with the unit that a search names.
+#[must_use]
+pub(crate) fn in_unit(value: f64, unit: &str) -> String {
+    match unit {
         "bits_per_second" => Unit::BitsPerSecond.show(value),
         "packets_per_second" => Unit::PacketsPerSecond.show(value),
         "seconds" => Unit::Seconds.show(value),
@@ -234,14 +240,13 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
     let host_limited: u64 = step.points.iter().map(|p| p.host_limited).sum();
     if host_limited > 0 {
         let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
-        // As the points count them: without repeated and failed runs.
-        let counted = step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
-        for run in counted.filter(|r| r.host_limited) {
+        for run in step.counted_runs().filter(|r| r.host_limited) {
             let limits = run.warnings.iter().filter(|code| is_host_limit(code));
             limits.for_each(|code| *codes.entry(code).or_default() += 1);
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
-        let runs = if host_limited == 1 { "1 run" } else { &format!("{host_limited} runs") };
+        let all: u64 = step.points.iter().map(|p| p.runs).sum();
+        let runs = format!("{host_limited} of {}", weir_model::counted(all, "run"));
         out += &body(&format!("  * limited by tool or host in {runs}: {}", codes.join(", ")));
     }
     if let Some(together) = &step.together {
@@ -250,15 +255,24 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
     let mut rows = vec![];
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        let value = found.value.map_or("-".into(), |v| shown(found, v));
+        // A lower bound without an upper one stands for the value, as in a result table.
+        let at_least = found.bounds.filter(|b| b.high.is_none() && found.value.is_none());
+        let value = match (found.value, at_least.and_then(|b| b.low)) {
+            (Some(value), _) => {
+                format!("{}{}", shown(found, value), if found.host_limited { "*" } else { "" })
+            }
+            (None, Some(low)) => format!("≥ {}", shown(found, low)),
+            (None, None) => ABSENT.into(),
+        };
         let interval = found.interval.map_or(String::new(), |i| {
             let percentage = i.confidence_ratio * 100.0;
             format!("{percentage} % interval {} to {}", shown(found, i.low), shown(found, i.high))
         });
-        let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
-        let shaped =
-            if found.host_limited { "* limited by tool or host".into() } else { String::new() };
-        let notes = [interval, between, shaped, found.text.clone()]
+        let between = match at_least {
+            Some(_) => String::new(),
+            None => found.bounds.map_or(String::new(), |b| bounds_words(found, b)),
+        };
+        let notes = [interval, between, found.text.clone()]
             .into_iter()
             .filter(|t| !t.is_empty())
             .collect::<Vec<_>>();

@@ -5,7 +5,7 @@ use weir_model::record::{Flow, LinkUsage, Receiver, Record};
 use weir_model::units::Seed;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
-use super::totals::{Counted, union_seconds};
+use super::totals::{Counted, representatives, union_seconds};
 use crate::sizes::Sizes;
 
 /// Use of a nominal rate by the receivers of the busier direction.
@@ -13,13 +13,14 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
     let interface = record.local.as_ref().and_then(|h| h.interfaces.first());
     let mtu = interface.and_then(|i| i.mtu_bytes).unwrap_or(1500);
     // A stream with several receivers crosses the link once.
-    let copies = record.plan.stream_copies();
-    let is_copy = |id| copies.binary_search(&id).is_ok();
+    let shared = record.plan.shared_streams();
+    let packets = |f: &Flow| f.receiver.as_ref().map(|r| r.packets);
     let rates = |direction| {
         let mut sums = [0.0; 4];
         let mut times = vec![];
-        for f in record.flows.iter().filter(|f| f.direction == direction && !is_copy(f.id)) {
-            let Some(r) = &f.receiver else { continue };
+        let flows = record.flows.iter().filter(|f| f.direction == direction);
+        for (f, [_, receives]) in representatives(flows, &shared, |f| f.id, |_| None, packets) {
+            let Some(r) = f.receiver.as_ref().filter(|_| receives) else { continue };
             times.push(Counted::receiver(r));
             for (sum, bits) in sums.iter_mut().zip(level_bits(f, r, mtu, record.seed)) {
                 *sum += bits;
@@ -50,8 +51,12 @@ const SAMPLE: u64 = 4096;
 
 /// Bits of a flow as received: payload, IP, Ethernet, wire.
 fn level_bits(f: &Flow, r: &Receiver, mtu: u32, seed: Seed) -> [f64; 4] {
-    let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
     let carrier = f.carried_by.unwrap_or(f.transport);
+    let family = match f.family {
+        _ if carrier.frames() => LinkFamily::NoIp,
+        Some(Family::Ipv6) => LinkFamily::Ipv6,
+        _ => LinkFamily::Ipv4,
+    };
     let Some(headers) = carrier.headers() else { return [0.0; 4] };
     let tcp = f.tcp.as_ref();
     let (transport, packet) = if carrier.segments() {

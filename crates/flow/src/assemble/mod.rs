@@ -180,7 +180,7 @@ fn flow(
         destination,
         payload_bytes: spec.payload_bytes(),
         payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
-        spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
+        spacing_law: Some(spec.connection.intervals().clone()).filter(|law| !law.is_constant()),
         sender: sender.and_then(|s| s.sender.clone()),
         receiver: receiver.and_then(|r| r.receiver.clone()),
         transactions: near.and_then(|n| n.transactions.clone()),

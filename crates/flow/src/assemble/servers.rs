@@ -628,6 +628,27 @@ mod tests {
     }
 
     #[test]
+    fn link_usage_counts_a_shared_stream_once_whichever_server_failed() {
+        let to = |host: &str| {
+            format!(
+                "[[connection]]\nhost = \"{host}\"\ntransport = \"multicast\"\ngroup = \"239.1.1.1\"\n"
+            )
+        };
+        let plan = Plan::parse(&["schema = \"weir.plan/1\"\n", &to("a"), &to("b")].concat());
+        let mut flows = vec![flow(1, 0), flow(2, 0)];
+        flows.iter_mut().for_each(|f| f.transport = TransportName::Multicast);
+        let mut record = Record { plan: plan.unwrap(), flows, ..Record::default() };
+        let usage = |record: &Record| link_usage(record, 100_000_000, "stated".into());
+        let whole = usage(&record).unwrap();
+        assert!((whole.payload_ratio - 0.08).abs() < 1e-9, "{whole:?}");
+        for failed in [0, 1] {
+            let receiver = record.flows[failed].receiver.take();
+            assert_eq!(usage(&record), Some(whole.clone()), "{failed}");
+            record.flows[failed].receiver = receiver;
+        }
+    }
+
+    #[test]
     fn a_copy_is_subtracted_with_the_losses_of_earlier_intervals() {
         let count = |packets, earlier| IntervalCount {
             packets,

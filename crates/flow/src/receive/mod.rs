@@ -10,7 +10,9 @@ mod report;
 use std::collections::BTreeMap;
 
 use weir_model::plan::{Direction, FlowSpec};
-use weir_model::record::{Crossing, Delay, DelayVariation, Histogram, IntervalCount, Receiver};
+use weir_model::record::{
+    Crossing, Delay, DelayVariation, EcnCounts, Histogram, IntervalCount, Receiver,
+};
 use weir_stats::{
     Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
     SequenceTracker, Time32Unwrapper,
@@ -145,6 +147,8 @@ pub struct Receiving {
     verify: Option<PayloadRing>,
     bit_errors: u64,
     truncated: u64,
+    /// Datagrams by the ECN bits that they arrived with.
+    ecn: Option<[u64; 4]>,
     /// Sums of all intervals so far, and of the omitted ones.
     sum: ReceiveCount,
     base: ReceiveCount,
@@ -267,6 +271,7 @@ impl Receiving {
             verify,
             bit_errors: 0,
             truncated: 0,
+            ecn: None,
             sum: ReceiveCount::default(),
             base: ReceiveCount::default(),
             first_ns: None,
@@ -349,12 +354,18 @@ impl Receiving {
         self.ipdv = Ipdv::new();
         self.bit_errors = 0;
         self.truncated = 0;
+        self.ecn = self.ecn.map(|_| [0; 4]);
         self.first_ns = None;
     }
 
     /// Counts system calls that received.
     pub fn called(&mut self, calls: u64) {
         self.calls += calls;
+    }
+
+    /// Counts the ECN codepoint of the next message of `datagrams`.
+    pub fn note_ecn(&mut self, tos: u8, datagrams: u64) {
+        self.ecn.get_or_insert_default()[usize::from(tos & 3)] += datagrams;
     }
 
     /// Notes that the next message has no kernel stamp: its time is that of reading it.

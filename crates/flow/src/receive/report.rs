@@ -111,6 +111,12 @@ impl Receiving {
             corrupted_packets: (self.carries.tag || self.verify.is_some())
                 .then(|| sum.corrupted - base.corrupted),
             unreadable_packets: Some(sum.unreadable - base.unreadable),
+            ecn: self.ecn.map(|[not_ect, ect1, ect0, ce]| EcnCounts {
+                not_ect_packets: not_ect,
+                ect0_packets: ect0,
+                ect1_packets: ect1,
+                ce_packets: ce,
+            }),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
             truncated_packets: Some(self.truncated),
             buffer_bytes,

@@ -7,3 +7,4 @@ mod ends;
 mod pacing;
 mod record;
 mod transactions;
+mod transfers;

@@ -493,6 +493,19 @@ fn fragments_of_a_law_are_those_of_the_sizes_sent() {
 }
 
 #[test]
+fn a_rate_below_one_packet_in_the_test_is_warned_of() {
+    let of = |rate: &str, packets: u64| {
+        Test::udp().with(|t| {
+            t.sender().packets = packets;
+            t.spec().rate = rate.parse().unwrap();
+        })
+    };
+    assert_eq!(of("100", 1), one("rate-below-one-packet", Severity::Warning));
+    assert_eq!(of("100M", 1), []);
+    assert_eq!(of("100", 2), []);
+}
+
+#[test]
 fn a_stalled_sender_is_warned_of() {
     let slots = |late: u64, pause: f64| {
         Test::udp().with(|t| {

@@ -29,7 +29,11 @@ pub struct DatagramFilter {
 }
 
 impl DatagramFilter {
-    fn matches(&self, addresses: (IpAddr, IpAddr), ports: (u16, u16)) -> bool {
+    pub(super) fn is_set(&self) -> bool {
+        *self != DatagramFilter::default()
+    }
+
+    pub(super) fn matches(&self, addresses: (IpAddr, IpAddr), ports: (u16, u16)) -> bool {
         let is_port =
             |range: &RangeInclusive<u16>| range.contains(&ports.0) || range.contains(&ports.1);
         let is_address = |address: IpAddr| address == addresses.0 || address == addresses.1;

@@ -4,11 +4,14 @@
 //! length must be read in bounded memory.
 
 mod datagrams;
+mod frames;
 mod read;
 mod write;
 
 pub(crate) use datagrams::fuzz as fuzz_datagrams;
 pub use datagrams::{CapturedDatagram, DatagramCounts, DatagramFilter, DatagramReader};
+pub(crate) use frames::fuzz as fuzz_frames;
+pub use frames::{FrameCounts, FrameReader, WholeFrame};
 pub(crate) use read::fuzz;
 pub use read::{CaptureReader, CapturedFrame};
 pub use write::CaptureWriter;

@@ -356,7 +356,21 @@ const THROUGHPUT: &str = "throughput";
 const SENT_THROUGHPUT: &str = "sent_throughput";
 const SENT_PACKET_RATE: &str = "sent_packet_rate";
 
+impl RunRef {
+    /// Whether its figures count: it has any, and no later attempt replaced it. So a run that was repeated because it was
+    /// host-limited counts once, by its last attempt.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        !self.superseded && self.error.is_none()
+    }
+}
+
 impl StepOutcome {
+    /// The runs that count in every figure, table, chart and warning.
+    pub fn counted_runs(&self) -> impl Iterator<Item = &RunRef> {
+        self.runs.iter().filter(|run| run.is_counted())
+    }
+
     /// The code of a step, or of an expectation, that can't be simulated.
     pub const NOT_SIMULATED: &str = "not-simulated";
     /// The code of a step that its time or the experiment's ended.

@@ -19,6 +19,7 @@ const PLAIN: Definition = Definition {
     path: "",
     also: &[],
     read: Read::Run(|_| None),
+    echo_label: None,
     applies: |_| true,
     interval: None,
     line: None,
@@ -86,6 +87,12 @@ const TRANSACTIONS: Definition = Definition {
 /// A count of transactions that is 0 on a sound path.
 const FAILURES: Definition =
     Definition { better: Better::Lower, is_compared: true, is_rare: true, ..TRANSACTIONS };
+
+/// A figure of transfers.
+const TRANSFERS: Definition = Definition {
+    applies: |f| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some()),
+    ..TRANSACTIONS
+};
 
 /// A time of transactions.
 const RESPONSES: Definition = Definition {
@@ -635,6 +642,26 @@ pub const METRICS: &[Definition] = &[
         ..DATAGRAMS
     },
     Definition {
+        name: "ce_packets",
+        label: "CE marks",
+        key: "ce_packets",
+        source: "RFC 3168 section 5",
+        definition: "Datagrams that arrived with the ECN codepoint CE (congestion experienced), of those sent as ECN-capable (`ecn`, or ECN bits in `tos`).",
+        limits: "Duplicates are counted. The codepoints of arrived datagrams are counted only if they were sent as ECN-capable.",
+        path: "receiver.ecn.ce_packets",
+        also: &[
+            "receiver.ecn.not_ect_packets",
+            "receiver.ecn.ect0_packets",
+            "receiver.ecn.ect1_packets",
+        ],
+        read: Read::Flow(
+            |f| number(Some(f.receiver.as_ref()?.ecn.as_ref()?.ce_packets)),
+            Fold::Sum,
+        ),
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.ecn.is_some()),
+        ..RARE
+    },
+    Definition {
         name: "implausible_packets",
         label: "Implausible",
         key: "implausible_packets",
@@ -720,7 +747,7 @@ pub const METRICS: &[Definition] = &[
         key: "join_latency_seconds",
         source: "as group join delay, RFC 2432",
         definition: "From the receiver's request to join a multicast group until the first packet of the flow arrives. Only of a receiver that joins while the flow is sent.",
-        limits: "Includes up to one interval between packets.",
+        limits: "Includes up to one interval between packets. If the group already reached the receiving host or its network, because another program there or another host is a member, it is not the time that routers and switches need to forward the group.",
         group: Group::Delay,
         path: "receiver.membership.join_latency_seconds",
         read: Read::Flow(
@@ -828,10 +855,11 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "transaction_rate",
         label: "Transactions per second",
+        echo_label: Some("Replies per second"),
         key: "transactions_per_second",
         unit: Unit::TransactionsPerSecond,
         source: "netperf",
-        definition: "Completed transactions per second, from the first request to the end of sending or the last response, whichever is later. A transaction is one request and its response (RR), a connection with a request and a response (CRR), or a connection that is opened and closed (CC).",
+        definition: "Completed transactions per second, from the first request to the end of sending or the last response, whichever is later. A transaction is one request and its response (RR), a connection with a request and a response (CRR), a connection that is opened and closed (CC), or a connection that carries a volume (transfer).",
         limits: "Without a rate, each request waits for the response to an earlier one: the rate is then the number of transactions in progress ÷ the mean response time, and a pause of the server lowers it without showing in the response times of requests that were not sent (coordinated omission).",
         better: Better::Higher,
         path: "transactions.transactions_per_second",
@@ -845,6 +873,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "transactions",
         label: "Transactions",
+        echo_label: Some("Replies"),
         key: "transactions",
         definition: "Completed transactions.",
         limits: "Exact. Without those of an omitted start.",
@@ -858,6 +887,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "failed_transactions",
         label: "Failed transactions",
+        echo_label: Some("Unanswered requests"),
         key: "failed_transactions",
         definition: "Transactions without a whole response: none within the loss threshold, or the connection was refused, reset or closed, or the request was due but not sent. The record has them by reason.",
         limits: "A request on one stream fails only with the stream, since TCP retransmits. Response times are those of completed transactions.",
@@ -879,6 +909,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "late_responses",
         label: "Late responses",
+        echo_label: Some("Late replies"),
         key: "late_responses",
         definition: "Responses in datagrams that arrived after the loss threshold. Their transactions failed.",
         limits: "Recognized for the last 4096 failed transactions of a flow; each response to an earlier request counts as late.",
@@ -890,6 +921,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "duplicate_responses",
         label: "Duplicate responses",
+        echo_label: Some("Duplicate replies"),
         key: "duplicate_responses",
         definition: "Responses in datagrams to requests that had been answered.",
         limits: "Datagrams name their request by as many bytes as both hold, 8 at most: with 1 byte the number repeats after 256 requests.",
@@ -901,6 +933,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "reordered_responses",
         label: "Reordered responses",
+        echo_label: Some("Reordered replies"),
         key: "reordered_responses",
         source: "RFC 4737",
         definition: "Responses in datagrams that arrived after the response to a later request.",
@@ -913,9 +946,10 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time",
         label: "Response time",
+        echo_label: Some("Round trip"),
         key: "response_time",
         source: "RFC 2681, between applications",
-        definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server.",
+        definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server. Of a transfer it is the completion time (flow completion time, FCT): until the client has the last byte, or the server's confirmation that it has.",
         limits: "Between the system calls of the client, so that it includes both hosts' stacks, wake-ups and the server's work. Completed transactions only.",
         path: "transactions.response_time",
         read: Read::Flows(|f| f.transactions.as_ref()?.response_time.as_ref(), |_| None),
@@ -925,6 +959,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time_deviation",
         label: "Standard deviation of the response time",
+        echo_label: Some("Standard deviation of the round trip"),
         key: "response_time_deviation_seconds",
         definition: "Sample standard deviation of the response time; of several flows the largest.",
         limits: "A few slow responses dominate it.",
@@ -940,6 +975,7 @@ pub const METRICS: &[Definition] = &[
     Definition {
         name: "response_time_from_scheduled",
         label: "Response time from schedule",
+        echo_label: Some("Round trip from schedule"),
         key: "response_time_from_scheduled",
         source: "RFC 2681, between applications",
         definition: "Response time from the scheduled time of the request, where requests are sent at a rate. It includes the time for which a request waited for its turn, which avoids coordinated omission.",
@@ -965,6 +1001,66 @@ pub const METRICS: &[Definition] = &[
         read: Read::Flows(|f| f.transactions.as_ref()?.setup_time.as_ref(), |_| None),
         applies: |f| f.transactions.as_ref().is_some_and(|t| t.setup_time.is_some()),
         ..RESPONSES
+    },
+    Definition {
+        name: "transfer_goodput",
+        label: "Goodput of transfers",
+        key: "transfer_goodput_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Volume of completed transfers ÷ the time of the transactions.",
+        limits: "Without the bytes of transfers that failed or did not finish, which the throughput includes.",
+        better: Better::Higher,
+        path: "transactions.transfers.goodput_bits_per_second",
+        read: Read::Flow(
+            |f| f.transactions.as_ref()?.transfers.as_ref()?.goodput_bits_per_second,
+            Fold::Sum,
+        ),
+        is_compared: true,
+        is_lower_bound: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "unfinished_transfers",
+        label: "Unfinished transfers",
+        key: "unfinished_transfers",
+        definition: "Transfers that were still running at the end: the loss threshold after the time of sending, they are ended. They are neither completed nor failed.",
+        limits: "Long transfers are more likely among them, so that the completion times of a short test are those of the shorter ones.",
+        better: Better::Lower,
+        path: "transactions.transfers.unfinished",
+        read: Read::Flow(
+            |f| number(Some(f.transactions.as_ref()?.transfers.as_ref()?.unfinished)),
+            Fold::Sum,
+        ),
+        is_rare: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "transfers_not_started",
+        label: "Transfers not started",
+        key: "transfers_not_started",
+        definition: "Transfers that were due by the law of starts while the maximum number of concurrent ones was running. They are not delayed but left out.",
+        limits: "Exact. Their volumes are drawn and left out, so that the others keep theirs.",
+        better: Better::Lower,
+        path: "transactions.transfers.not_started",
+        read: Read::Flow(
+            |f| number(Some(f.transactions.as_ref()?.transfers.as_ref()?.not_started)),
+            Fold::Sum,
+        ),
+        is_rare: true,
+        ..TRANSFERS
+    },
+    Definition {
+        name: "concurrent_transfers",
+        label: "Concurrent transfers",
+        key: "mean_concurrent_transfers",
+        definition: "Mean number of transfers at the same time, over time from the first start to the end of the last one.",
+        limits: "Includes those that set up their connection.",
+        path: "transactions.transfers.mean_concurrent",
+        read: Read::Flow(
+            |f| f.transactions.as_ref()?.transfers.as_ref()?.mean_concurrent,
+            Fold::Sum,
+        ),
+        ..TRANSFERS
     },
     Definition {
         name: "round_trip",
@@ -1064,6 +1160,18 @@ pub const METRICS: &[Definition] = &[
         limits: "As the retransmitted segments.",
         path: "tcp.retransmitted_bytes",
         read: Read::Flow(|f| number(f.tcp.as_ref()?.retransmitted_bytes), Fold::Sum),
+        ..TCP
+    },
+    Definition {
+        name: "ce_segments",
+        label: "CE marks acknowledged",
+        key: "ce_segments",
+        source: "RFC 3168 section 6.1",
+        definition: "TCP segments that the receiver acknowledged as marked CE, as the sender's kernel counts them (TCP_INFO), if ECN was negotiated.",
+        limits: "With classic ECN the echo lasts until the sender reduces its window, so that this is an upper bound of the marks. Whether ECN is negotiated depends on net.ipv4.tcp_ecn of both ends, not on the socket.",
+        path: "tcp.ce_segments",
+        read: Read::Flow(|f| number(f.tcp.as_ref()?.ce_segments), Fold::Sum),
+        applies: |f| f.tcp.as_ref().is_none_or(|t| t.ce_segments.is_some()),
         ..TCP
     },
     Definition {
@@ -1227,7 +1335,7 @@ pub const METRICS: &[Definition] = &[
         name: "ip_usage",
         label: "Link usage, IP",
         key: "ip_usage_ratio",
-        definition: "Rate with transport and IP headers ÷ nominal rate.",
+        definition: "Rate with transport and IP headers ÷ nominal rate; of Ethernet frames without IP, with what is behind Ethernet's header.",
         path: "link_usage.ip_ratio",
         read: Read::Run(|r| usage(r, |u| u.ip_ratio)),
         ..USAGE

@@ -35,18 +35,24 @@ impl Definition {
             Read::RunDelay(get) => statistic.of(get(record)?),
             Read::Flow(_, Fold::Total(get)) => self.of_totals(record, direction, get),
             Read::Flow(..) | Read::Flows(..) => {
-                // One sender may have several receivers, which are flows of their own.
-                let copies = match self.end {
-                    End::Sender => record.plan.stream_copies(),
-                    _ => vec![],
-                };
-                let flows = record.flows.iter().filter(|f| copies.binary_search(&f.id).is_err());
-                self.of_flows(
-                    flows.filter(|f| direction.is_none_or(|d| f.direction == d)),
-                    Some(statistic),
-                )
+                self.of_flows(self.ends(record, direction), Some(statistic))
             }
         }
+    }
+
+    /// The flows of one direction or both whose ends have values of their own: one sender may have several receivers, which
+    /// are flows of their own.
+    fn ends<'a>(
+        &self,
+        record: &'a Record,
+        direction: Option<Direction>,
+    ) -> impl Iterator<Item = &'a Flow> + use<'a> {
+        let copies = match self.end {
+            End::Sender => record.sender_copies(),
+            _ => vec![],
+        };
+        let flows = record.flows.iter().filter(move |f| copies.binary_search(&f.id).is_err());
+        flows.filter(move |f| direction.is_none_or(|d| f.direction == d))
     }
 
     /// The value over concurrent tests, of their values: the sum of an additive one, else the worst.
@@ -126,13 +132,10 @@ impl Definition {
             .into_iter()
             .filter(|d| only.is_none_or(|only| only == *d));
         let is_sender = self.end == End::Sender;
-        let is_whole =
-            record.flows.iter().filter(|f| only.is_none_or(|d| f.direction == d)).all(|f| {
-                match is_sender {
-                    true => f.sender.is_some(),
-                    false => f.receiver.is_some(),
-                }
-            });
+        let is_whole = self.ends(record, only).all(|f| match is_sender {
+            true => f.sender.is_some(),
+            false => f.receiver.is_some(),
+        });
         if !is_whole {
             return None;
         }

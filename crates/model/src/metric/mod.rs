@@ -148,6 +148,8 @@ pub struct Definition {
     pub name: &'static str,
     /// Heading in reports and on the page.
     pub label: &'static str,
+    /// The same of echo requests, where the field's term differs from that of transactions.
+    pub echo_label: Option<&'static str>,
     /// Name in comparisons, ending in the unit; for a distribution the stem, followed by statistic and unit.
     pub key: &'static str,
     /// Unit.
@@ -197,6 +199,13 @@ pub struct Definition {
     pub needs_both_ends: bool,
 }
 
+/// Whether these flows, of which there are some, are echo requests and their replies.
+#[must_use]
+pub fn are_echo<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> bool {
+    let mut flows = flows.into_iter().peekable();
+    flows.peek().is_some() && flows.all(|flow| flow.transport.echoes())
+}
+
 impl std::fmt::Debug for Definition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Definition").field(&self.name).finish()
@@ -216,6 +225,15 @@ impl Definition {
     #[must_use]
     pub(crate) fn named(name: &str) -> Option<&'static Definition> {
         METRICS.iter().find(|m| m.name == name)
+    }
+
+    /// The heading of its values in these flows.
+    #[must_use]
+    pub fn label_of<'a>(&self, flows: impl IntoIterator<Item = &'a Flow>) -> &'static str {
+        match self.echo_label.filter(|_| are_echo(flows)) {
+            Some(label) => label,
+            None => self.label,
+        }
     }
 
     /// Whether it is a distribution, with statistics such as `p99` and `mean`.

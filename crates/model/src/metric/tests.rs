@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::record::Record;
+use crate::record::{DirectionTotal, Record, Sums};
 
 /// A JSON value at a path of keys.
 fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
@@ -107,6 +107,39 @@ fn quotients_need_the_values_of_all_flows() {
     assert_eq!(of(&[flow(Some(1), 10), flow(None, 30)]), None);
     assert_eq!(of(&[flow(Some(0), 0)]), None, "nothing was sent");
     assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn a_shared_sender_counts_once_whichever_of_its_sessions_failed() {
+    let to = |host: &str| {
+        format!(
+            "[[connection]]\nhost = \"{host}\"\ntransport = \"multicast\"\ngroup = \"239.1.1.1\"\n"
+        )
+    };
+    let plan = ["schema = \"weir.plan/1\"\n", &to("a"), &to("b"), &to("c")].concat();
+    let plan = crate::plan::Plan::parse(&plan).unwrap();
+    let flow = |id: u32, sent: Option<u64>| -> Flow {
+        let sender = sent.map(|n| json!({ "packets": n }));
+        let flow = json!({ "id": id, "transport": "multicast", "sender": sender, "receiver": {} });
+        serde_json::from_value(flow).unwrap()
+    };
+    let sent = Definition::named("sent_packets").unwrap();
+    for (flows, copies) in [
+        (vec![flow(1, Some(5)), flow(2, Some(5)), flow(3, Some(5))], [2, 3].as_slice()),
+        // The first server failed before its session sent anything, early, and before there was a flow.
+        (vec![flow(1, None), flow(2, Some(5)), flow(3, Some(5))], &[1, 3]),
+        (vec![flow(1, Some(1)), flow(2, Some(5)), flow(3, Some(4))], &[1, 3]),
+        (vec![flow(2, Some(5)), flow(3, Some(5))], &[3]),
+    ] {
+        let mut record = Record { plan: plan.clone(), flows, ..Record::default() };
+        assert_eq!(record.sender_copies(), copies);
+        assert_eq!(sent.of(&record, None, None), Some(5.0), "{copies:?}");
+        let sums = Sums { bytes: 7, ..Sums::default() };
+        let total = DirectionTotal { sender: Some(sums), ..DirectionTotal::default() };
+        record.total.forward = Some(total);
+        let bytes = Definition::named("sent_bytes").unwrap().of(&record, None, None);
+        assert_eq!(bytes, Some(7.0), "{copies:?}");
+    }
 }
 
 /// The table in docs/METHODOLOGY.md is generated. `WEIR_BLESS=1` rewrites it.

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
+use super::transfers::MAX_VOLUME;
 use super::{
-    Connection, DEFAULT_PORT, DataPorts, Direction, Family, HeaderFormat, IpOptions, MAX_FLOWS,
-    PLAN_SCHEMA, Plan, Size, Switch, TransportName,
+    Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, Family, HeaderFormat, IpOptions,
+    MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::content::Content;
-use crate::names::{Host, is_device};
+use crate::names::{Host, HostKind, is_device};
 use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
 
@@ -54,9 +55,18 @@ impl Plan {
             return refuse("device", format!("'{device}'"), "an interface name of 1 to 15 bytes");
         }
         if let (Some(bind), Some(family)) = (self.bind, self.family)
-            && family_of(bind) != family
+            && family_of(bind.first()) != family
         {
             return refuse("bind", format!("{bind} with {family}"), "an address of that family");
+        }
+        // Only TCP's handshake proves that an address is the client's.
+        if let Some(bind) = self.bind.filter(|bind| bind.count() > 1)
+            && let Some(other) = self.connections.iter().find(|c| !c.transport.tcp_info())
+        {
+            let given = format!("{bind} with transport {}", other.transport.name());
+            let names = TransportName::ALL.iter().filter(|name| name.tcp_info());
+            let names = one_of(names.map(|name| name.label()));
+            return refuse("bind", given, &format!("one address; several with transport {names}"));
         }
         if self.nominal == Some(BitRate(0)) {
             return refuse("nominal", "0".into(), "bits per second above 0");
@@ -65,8 +75,12 @@ impl Plan {
             return refuse("connection", "none".into(), "at least one [[connection]]");
         }
         // Before the laws are checked, for which tables are made.
-        let tables =
-            |c: &Connection| c.payload.as_ref().map_or(0, Size::tables) + c.spacing.tables();
+        let tables = |c: &Connection| {
+            let sizes = [&c.payload, &c.volume].into_iter().flatten().map(Size::tables);
+            let intervals = [Some(&c.spacing), c.starts.as_ref(), c.pause.as_ref()];
+            sizes.sum::<usize>()
+                + intervals.into_iter().flatten().map(Spacing::tables).sum::<usize>()
+        };
         let tables: usize = self.connections.iter().map(tables).sum();
         if tables > MAX_TABLES {
             let accepted = "at most 32 laws gamma, student and poisson in all";
@@ -75,7 +89,8 @@ impl Plan {
         let mut flows = 0u64;
         let mut names = std::collections::HashSet::new();
         for (i, c) in self.connections.iter().enumerate() {
-            c.check(&format!("connection[{i}]"), self.family)?;
+            let addresses = self.bind.map_or(1, SourceAddresses::count);
+            c.check(&format!("connection[{i}]"), self.family, addresses)?;
             c.check_group(&format!("connection[{i}]"), self.wanted_family())?;
             if self.data_ports == DataPorts::Shared
                 && c.transport.name().ip()
@@ -94,13 +109,12 @@ impl Plan {
                 );
             }
         }
-        let echoes = |c: &&Connection| c.transport.echoes();
-        if let (Some(echo), Some(other)) =
-            (self.connections.iter().find(echoes), self.connections.iter().find(|c| !echoes(c)))
+        let names = || self.connections.iter().map(|c| c.transport.name());
+        if let Some(alone) = names().find(|name| !name.has_server())
+            && let Some(other) = names().find(|name| *name != alone)
         {
-            let (echo, other) = (echo.transport.name(), other.transport.name());
-            let given = format!("{echo} along with {other}");
-            let accepted = format!("{echo} alone, which has no server, or none of it");
+            let given = format!("{alone} along with {other}");
+            let accepted = format!("{alone} alone, which has no server, or none of it");
             return refuse("connection", given, &accepted);
         }
         if flows > MAX_FLOWS {
@@ -112,8 +126,8 @@ impl Plan {
     /// Checks the host of a connection against its transport and the family.
     fn check_host(&self, i: usize, c: &Connection, host: &Host) -> Result<(), ModelError> {
         let transport = c.transport.name();
-        if transport.ip() == host.is_path() {
-            let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
+        if transport.host_kind() != host.kind() {
+            let with = TransportName::ALL.iter().filter(|name| name.host_kind() == host.kind());
             return Err(ModelError::Field {
                 field: format!("connection[{i}].transport"),
                 given: format!("{transport} with the host {}", host.name),
@@ -126,7 +140,7 @@ impl Plan {
             ("device", self.device.clone()),
         ];
         if let Some((field, Some(given))) = of_ip.into_iter().find(|(_, v)| v.is_some())
-            && host.is_path()
+            && host.kind() != HostKind::Network
         {
             return Err(ModelError::Field {
                 field: field.into(),
@@ -203,7 +217,7 @@ impl Connection {
         }
         let family = Some(Family::Ipv6);
         Connection { rate: Some(rate), rate_schedule: None, ..self.clone() }
-            .check("connection", family)
+            .check("connection", family, 1)
             .map_err(|e| match e {
                 ModelError::Field { given, accepted, .. } => {
                     ModelError::Field { field: "rate".into(), given, accepted }
@@ -212,8 +226,8 @@ impl Connection {
             })
     }
 
-    /// Checks one connection; `at` is its path in the document.
-    fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
+    /// Checks one connection; `at` is its path in the document, `addresses` how many local addresses it uses in turn.
+    fn check(&self, at: &str, family: Option<Family>, addresses: u32) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
             Err(ModelError::Field {
                 field: format!("{at}.{field}"),
@@ -251,18 +265,30 @@ impl Connection {
                 "a connection read from a document, where it becomes those of the profile";
             return refuse("profile", profile.to_string(), accepted);
         }
+        if let Some(volume) = &self.volume {
+            volume.check_volume(&format!("{at}.volume"), MAX_VOLUME)?;
+        }
+        if let Some(pause) = &self.pause {
+            pause.check(&format!("{at}.pause"))?;
+        }
+        let intervals = self.intervals();
+        let has_starts = self.starts.is_some() && self.shape.has_volumes();
+        let of_intervals = if has_starts { "starts" } else { "spacing" };
         self.spacing.check(&format!("{at}.spacing"))?;
-        if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {
-            let given = format!("{rate} with `spacing` {}", self.spacing);
+        intervals.check(&format!("{at}.{of_intervals}"))?;
+        if let (Some(rate), Some(_)) = (self.rate, intervals.packets_per_second()) {
+            let given = format!("{rate} with `{of_intervals}` {intervals}");
             return refuse("rate", given, "one of them, since this law has its own mean");
         }
-        if !self.spacing.is_constant() && self.send_rate().limit == RateLimit::Unlimited {
-            let given = format!("{} at an unlimited rate", self.spacing);
-            return refuse("spacing", given, "a `rate`, or a law with its mean");
+        if (!intervals.is_constant() || has_starts)
+            && self.send_rate().limit == RateLimit::Unlimited
+        {
+            let given = format!("{intervals} at an unlimited rate");
+            return refuse(of_intervals, given, "a `rate`, or a law with its mean");
         }
         if let Some(schedule) = &self.rate_schedule {
-            if self.spacing.packets_per_second().is_some() {
-                let given = format!("{schedule} with spacing {}", self.spacing);
+            if intervals.packets_per_second().is_some() {
+                let given = format!("{schedule} with {of_intervals} {intervals}");
                 return refuse("rate_schedule", given, "intervals that follow from the rate");
             }
             let in_bits = |rate: SendRate| matches!(rate.limit, RateLimit::Bits(_));
@@ -302,9 +328,17 @@ impl Connection {
             return refuse("window", w.to_string(), "1K to 1G");
         }
         if let Some((field, given, accepted)) =
-            self.transport.ip().and_then(|ip| ip.refused(family, self.count))
+            self.transport.ip().and_then(|ip| ip.refused(family, self.count.div_ceil(addresses)))
         {
             return refuse(field, given, &accepted);
+        }
+        if let (Some(tos), Some(udp)) =
+            (self.transport.ip().and_then(|ip| ip.tos), self.transport.udp_options())
+            && udp.ecn != Ecn::Off
+            && tos & 3 != 0
+        {
+            let accepted = "with a `tos` whose ECN bits (the lower two) are 0";
+            return refuse("ecn", format!("{} with tos {tos}", udp.ecn), accepted);
         }
         if let Some(d) = self.duration
             && d.0 > 7 * 86_400 * 1_000_000_000
@@ -332,6 +366,10 @@ impl Connection {
         }
         if self.bytes.is_some() && self.max_payload() == Some(0) {
             return refuse("bytes", "set with an empty payload".into(), "packets or duration");
+        }
+        if let Some(align) = self.transport.stream().filter(|s| s.zero_copy).and_then(|s| s.align) {
+            let accepted = "without `zero_copy`, which sends from a file";
+            return refuse("align", format!("{align} with zero_copy"), accepted);
         }
         if self.verify && self.transport.stream().is_some_and(|s| s.discard) {
             return refuse(
@@ -404,6 +442,14 @@ impl Connection {
             let accepted = "a law of its own, or content file (`weir test --replay`)";
             return Some(("spacing", given, accepted));
         }
+        if self.transport.replays_frames() && !is_file {
+            let given = format!("{} with transport {}", self.content, self.transport.name());
+            return Some((
+                "content",
+                given,
+                "file: the frames of a capture (`weir test --replay`)",
+            ));
+        }
         if !is_file {
             return None;
         }
@@ -434,7 +480,7 @@ impl Connection {
 }
 
 impl IpOptions {
-    /// The first value that is invalid for `count` flows over `family`.
+    /// The first value that is invalid for flows over `family` that need `count` ports.
     fn refused(
         &self,
         family: Option<Family>,
@@ -455,6 +501,19 @@ impl IpOptions {
         }
         if let Some(priority) = self.priority.filter(|priority| *priority > 15) {
             return Some(("priority", priority.to_string(), "0 to 15".into()));
+        }
+        if let Some(last) = self.client_port_last {
+            let first = self.client_port.unwrap_or(0);
+            if first == 0 || last < first {
+                let given = format!("{last} with client_port {first}");
+                let accepted = "a port from `client_port` on, up to 65535";
+                return Some(("client_port_last", given, accepted.into()));
+            }
+            if u32::from(last - first) + 1 < count {
+                let given =
+                    format!("{last} with client_port {first} for {count} flows of each address");
+                return Some(("client_port_last", given, "a port for each flow".into()));
+            }
         }
         let first = self.client_port?;
         if first == 0 {

@@ -85,6 +85,57 @@ pub enum Switch {
     Off,
 }
 
+/// The ECN codepoint of sent datagrams (RFC 3168 section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    Off,
+    /// ECN-capable, ECT(0).
+    Ect0,
+    /// ECN-capable, ECT(1): low latency, low loss (RFC 9331).
+    Ect1,
+}
+
+impl Ecn {
+    /// The two bits of the TOS byte.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        match self {
+            Ecn::Off => 0,
+            Ecn::Ect0 => 2,
+            Ecn::Ect1 => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Ecn {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Ecn::Off => "off",
+            Ecn::Ect0 => "ect0",
+            Ecn::Ect1 => "ect1",
+        })
+    }
+}
+
+impl std::str::FromStr for Ecn {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        match text {
+            "off" => Ok(Ecn::Off),
+            "on" | "ect0" => Ok(Ecn::Ect0),
+            "ect1" => Ok(Ecn::Ect1),
+            _ => Err(ModelError::Value {
+                what: "ECN codepoint",
+                given: text.into(),
+                accepted: "off, on (ect0), ect0 or ect1",
+            }),
+        }
+    }
+}
+
 /// How a paced sender treats slots that it could not serve in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CatchUp {

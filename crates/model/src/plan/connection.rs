@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::fields::{Connection, ConnectionFields};
-use super::transport::TransportName;
+use super::transport::{Transport, TransportName};
 use super::voice::DEFAULT_JITTER_BUFFER;
 use crate::units::{ByteSize, RateLimit, SendRate, Span};
 
@@ -45,7 +45,7 @@ impl Connection {
     /// The rate: from the law of intervals if that states one, else the plan's, else the default.
     #[must_use]
     pub fn send_rate(&self) -> SendRate {
-        if let Some(packets) = self.spacing.packets_per_second() {
+        if let Some(packets) = self.intervals().packets_per_second() {
             return SendRate { limit: RateLimit::Packets(packets), burst: 1 };
         }
         if self.shape.has_transactions() {
@@ -72,6 +72,30 @@ impl Connection {
         self.transport.ip().and_then(|ip| ip.client_port)
     }
 
+    /// The client's first and last port, if the plan states both.
+    #[must_use]
+    pub fn client_ports(&self) -> Option<(u16, u16)> {
+        let ip = self.transport.ip()?;
+        ip.client_port.zip(ip.client_port_last)
+    }
+
+    /// The TOS or traffic-class byte of its packets, if the plan states it or its ECN bits.
+    #[must_use]
+    pub fn tos(&self) -> Option<u8> {
+        let tos = self.transport.ip()?.tos;
+        match self.transport.udp_options().map_or(0, |udp| udp.ecn.bits()) {
+            0 => tos,
+            bits => Some(tos.unwrap_or(0) | bits),
+        }
+    }
+
+    /// Whether its datagrams are ECN-capable: their receiver counts the codepoints that arrive.
+    #[must_use]
+    pub fn counts_ecn(&self) -> bool {
+        let is_counted = self.transport.datagrams() && !self.shape.has_transactions();
+        is_counted && self.tos().is_some_and(|tos| tos & 3 != 0)
+    }
+
     /// The connection without its name and its server: of several alike to one group, each server receives the same stream.
     #[must_use]
     pub fn without_server(&self) -> Connection {
@@ -89,18 +113,56 @@ impl Connection {
 
     /// The first option that belongs to other transports: field, given value, accepted values.
     pub(super) fn misplaced_option(&self) -> Option<(String, String, String)> {
-        let fields = serde_json::to_value(self.misplaced.fields()?).ok()?;
+        let given = self.misplaced.fields()?;
+        let fields = serde_json::to_value(given).ok()?;
         let at_default = serde_json::to_value(ConnectionFields::default()).ok()?;
+        // Programs made from the schema state its defaults, whatever the transport.
+        let is_default = |field: &str| {
+            let with = TransportName::with_option(field);
+            let Some(name) = with.first() else { return false };
+            let written = Transport::written(*name, given.clone());
+            serde_json::to_value(written)
+                .is_ok_and(|again| again.get(field) == at_default.get(field))
+        };
         let own = self.transport.label();
-        fields.as_object()?.iter().find(|(field, value)| at_default.get(field) != Some(value)).map(
-            |(field, value)| {
+        let differs = |field: &str, value| at_default.get(field) != Some(value);
+        fields
+            .as_object()?
+            .iter()
+            .find(|(field, value)| differs(field, value) && !is_default(field))
+            .map(|(field, value)| {
                 let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
                 let with = TransportName::with_option(field);
                 let names = crate::phrases::one_of(with.iter().map(|name| name.label()));
                 let accepted =
                     format!("`{field}` belongs to transport {names}; this connection is {own}");
                 (field.clone(), format!("{value} with transport {own}"), accepted)
-            },
-        )
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+
+    #[test]
+    fn a_default_of_the_schema_is_accepted_whatever_the_transport() {
+        let is_accepted = |transport: &str, option: &str| {
+            let text = format!(
+                "schema = \"weir.plan/1\"\n[[connection]]\ntransport = \"{transport}\"\n{option}\n"
+            );
+            Plan::parse(&text).and_then(|plan| plan.check()).is_ok()
+        };
+        for (transport, default, other) in [
+            ("udp", "delayed_ack = \"auto\"", "delayed_ack = \"on\""),
+            ("udp", "no_delay = false", "no_delay = true"),
+            ("udp", "zero_copy = false", "zero_copy = true"),
+            ("tcp", "gso = \"auto\"", "gso = \"off\""),
+            ("tcp", "dont_fragment = false", "dont_fragment = true"),
+            ("unix", "source_specific = false", "source_specific = true"),
+        ] {
+            assert!(is_accepted(transport, default), "{transport}: {default}");
+            assert!(!is_accepted(transport, other), "{transport}: {other}");
+        }
     }
 }

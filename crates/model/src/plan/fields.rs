@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::transport::{Refusal, connection};
 use super::{
-    CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Scope, Shape, Size, Spacing,
-    Switch, VoiceCodec,
+    Alignment, CatchUp, Direction, Ecn, HeaderFormat, ProfileName, RateSchedule, Scope, Shape,
+    Size, Spacing, Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
@@ -41,10 +41,26 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Response size", extend("x-group" = "how-much"))]
         response: Option<ByteSize> = None,
-        /// Transactions in progress at the same time, 1 to 1024, where no rate is stated. Absent: 1.
+        /// Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Transactions in progress", extend("x-group" = "how-much"))]
         outstanding: Option<u32> = None,
+        /// Volume of each transfer (shape `transfers`), 1 byte to 1 TiB: a size, or a law of sizes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Volume of a transfer", extend("x-group" = "how-much", "x-unit" = "bytes"))]
+        volume: Option<Size> = None,
+        /// Law of the time from each start of a transfer to the next, whether or not earlier ones have completed. Unless the law states its mean, it follows from `rate`. Absent: with a rate exponential (a Poisson process); without one, a transfer starts when one before it has completed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Starts of transfers", extend("x-group" = "how-much"))]
+        starts: Option<Spacing> = None,
+        /// Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Pause between transfers", extend("x-group" = "how-much"))]
+        pause: Option<Spacing> = None,
+        /// Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Concurrent transfers", extend("x-group" = "how-much"))]
+        max_concurrent: Option<u32> = None,
         /// Number of such flows, 1 to 100 000.
         #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
@@ -56,7 +72,7 @@ connection! {
         #[serde(skip_serializing_if = "is_native")]
         #[schemars(title = "Data header")]
         header: HeaderFormat = HeaderFormat::default(),
-        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response.
+        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. Transfers: their mean starts/s.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "how-much"))]
         rate: Option<SendRate> = None,
@@ -123,6 +139,9 @@ connection! {
             /// Don't-fragment (IPv4) and no local fragmentation.
             #[schemars(with = "bool", title = "Don't fragment")]
             dont_fragment: bool,
+            /// ECN codepoint of sent datagrams: the lower two bits of the TOS byte, which are 0 in `tos`. The receiver counts the codepoints that arrive. TCP negotiates ECN by itself (net.ipv4.tcp_ecn).
+            #[schemars(with = "Ecn", title = "ECN codepoint", extend("default" = "off"))]
+            ecn: Ecn,
         }
         with {
             /// Options of the IP layer.
@@ -225,6 +244,9 @@ connection! {
             kernel_pacing: Option<BitRate>,
             /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
             client_port: Option<u16>,
+            /// Last source port. Connections of single transactions (shape `crr` or `cc`) use the ports from `client_port` to this one in turn.
+            #[schemars(title = "Last client port")]
+            client_port_last: Option<u16>,
         }
         with {}
         impl {}
@@ -313,6 +335,9 @@ connection! {
             /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
             #[schemars(with = "bool", title = "Discard at the receiver")]
             discard: bool,
+            /// Writes and reads of a stream start in memory at this offset from an address that is a multiple of this power of two: `BYTES[+OFFSET]`. Absent: the content's position decides. A write size that is no multiple of it costs a copy per write.
+            #[schemars(title = "Alignment in memory")]
+            align: Option<Alignment>,
         }
         with {}
         impl {}

@@ -103,6 +103,10 @@ impl HeaderFormat {
             let given = format!("{self} with transport {}", transport.name());
             return (!self.facts().streams).then_some(("header", given, accepted));
         }
+        if transport.replays_frames() && self != HeaderFormat::None {
+            let given = format!("{self} with transport {}", transport.name());
+            return Some(("header", given, "none: frames are sent as they are".into()));
+        }
         let least = self.min_payload_bytes();
         if let Some(given) = payload.filter(|payload| payload.0 < least) {
             let accepted = format!("at least {least} bytes with header {self}");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
-use crate::names::{HOST_FORMS, Host};
+use crate::names::{HOST_FORMS, Host, HostKind};
 
 /// A stream: the index of its connection among the distinct ones, and how many like it its server has before.
 type StreamIndex = (usize, u32);
@@ -35,7 +35,7 @@ impl Server {
     pub fn label(&self) -> String {
         match self.port {
             DEFAULT_PORT => self.host.clone(),
-            _ if self.host.starts_with(crate::names::UNIX) => self.host.clone(),
+            _ if HostKind::of(&self.host) != HostKind::Network => self.host.clone(),
             port if self.host.contains(':') => format!("[{}]:{port}", self.host),
             port => format!("{}:{port}", self.host),
         }
@@ -108,7 +108,7 @@ impl Plan {
         let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.port);
         let port = connection.port.or(own.as_ref().and_then(|own| own.port)).unwrap_or(default);
         let Some(host) = own.or(of_plan) else { return Ok(None) };
-        if let (true, Some(port)) = (host.is_path(), connection.port) {
+        if let (true, Some(port)) = (host.kind() != HostKind::Network, connection.port) {
             return Err(ModelError::Field {
                 field: at("port"),
                 given: format!("{port} with the host {}", host.name),
@@ -183,16 +183,6 @@ impl Plan {
         let mut shared: Vec<Vec<u32>> = streams.into_values().filter(|ids| ids.len() > 1).collect();
         shared.sort_unstable();
         shared
-    }
-
-    /// Numbers of the flows that share the sender of an earlier flow, ascending: sums of what was sent leave them out.
-    #[must_use]
-    pub fn stream_copies(&self) -> Vec<u32> {
-        let shared = self.shared_streams();
-        let mut copies: Vec<u32> =
-            shared.iter().flat_map(|ids| ids.iter().skip(1)).copied().collect();
-        copies.sort_unstable();
-        copies
     }
 
     /// Numbers of one server's flows in the whole plan, in the order of [`Plan::of_server`].
@@ -287,7 +277,6 @@ mod tests {
         let text = [to("a", two), to("b", ""), to("b", "")].concat();
         let plan = parsed(&text).unwrap();
         assert_eq!(plan.shared_streams(), [vec![1, 3], vec![2, 4]]);
-        assert_eq!(plan.stream_copies(), [3, 4]);
         let own = parsed(&[to("a", ""), to("a", "name = \"x\"")].concat()).unwrap();
         assert!(own.shared_streams().is_empty(), "each receiver counts a stream once");
         assert!(parsed(THREE).unwrap().shared_streams().is_empty());

@@ -32,11 +32,13 @@ pub enum Shape {
     Crr,
     /// Connect and close: a transaction is a connection without request and response.
     Cc,
+    /// Transfers: each transaction is a connection that carries a volume of data drawn from a law.
+    Transfers,
 }
 
 impl Shape {
     /// All shapes.
-    pub const ALL: &[Shape] = &[Shape::Stream, Shape::Rr, Shape::Crr, Shape::Cc];
+    pub const ALL: &[Shape] = &[Shape::Stream, Shape::Rr, Shape::Crr, Shape::Cc, Shape::Transfers];
 
     /// Its name in documents and on the command line.
     #[must_use]
@@ -46,6 +48,7 @@ impl Shape {
             Shape::Rr => "rr",
             Shape::Crr => "crr",
             Shape::Cc => "cc",
+            Shape::Transfers => "transfers",
         }
     }
 
@@ -58,13 +61,19 @@ impl Shape {
     /// Whether each transaction has a connection of its own.
     #[must_use]
     pub fn connects(self) -> bool {
-        matches!(self, Shape::Crr | Shape::Cc)
+        matches!(self, Shape::Crr | Shape::Cc | Shape::Transfers)
     }
 
     /// Whether its transactions have a request and a response.
     #[must_use]
     pub fn has_data(self) -> bool {
         matches!(self, Shape::Rr | Shape::Crr)
+    }
+
+    /// Whether each transaction carries a volume of its own.
+    #[must_use]
+    pub fn has_volumes(self) -> bool {
+        self == Shape::Transfers
     }
 }
 
@@ -81,7 +90,7 @@ impl std::str::FromStr for Shape {
         found.copied().ok_or_else(|| ModelError::Value {
             what: "shape",
             given: text.into(),
-            accepted: "stream, rr, crr or cc",
+            accepted: "stream, rr, crr, cc or transfers",
         })
     }
 }
@@ -89,9 +98,11 @@ impl std::str::FromStr for Shape {
 impl Connection {
     /// What it is, for the name of its flows: `tcp-forward`, `udp-rr`.
     pub(super) fn kind(&self) -> String {
-        match self.shape.has_transactions() {
-            true => format!("{}-{}", self.transport.name(), self.shape),
-            false => format!("{}-{}", self.transport.name(), self.direction),
+        let name = self.transport.name();
+        match (self.shape.has_transactions(), self.direction) {
+            (true, Direction::Forward) => format!("{name}-{}", self.shape),
+            (true, Direction::Reverse) => format!("{name}-{}-{}", self.shape, self.direction),
+            (false, direction) => format!("{name}-{direction}"),
         }
     }
 
@@ -157,6 +168,9 @@ impl Connection {
         {
             return Some((field, given(&size), "with shape rr or crr".into()));
         }
+        if let Some(refusal) = self.refused_by_transfers() {
+            return Some(refusal);
+        }
         if self.transport.echoes() && shape != Shape::Rr {
             let given = format!("{shape} with transport {}", self.transport.name());
             return Some(("shape", given, "rr: each request is answered by a reply".into()));
@@ -172,7 +186,7 @@ impl Connection {
         if !shape.has_transactions() {
             let outstanding = self.outstanding.map(|n| given(&n));
             return outstanding
-                .map(|given| ("outstanding", given, "with shape rr, crr or cc".into()));
+                .map(|given| ("outstanding", given, "with shape rr, crr, cc or transfers".into()));
         }
         let transport = self.transport.name();
         if !transport.transactions() || shape.connects() && transport.datagrams() {
@@ -183,7 +197,7 @@ impl Connection {
             let accepted = format!("transport {}", crate::one_of(names));
             return Some(("shape", format!("{shape} with transport {transport}"), accepted));
         }
-        if self.direction != Direction::Forward {
+        if self.direction != Direction::Forward && !shape.has_volumes() {
             return Some((
                 "direction",
                 given(&self.direction),
@@ -191,8 +205,15 @@ impl Connection {
             ));
         }
         if let Some(payload) = &self.payload {
-            let accepted = "`request` and `response` are the sizes of transactions";
-            return Some(("payload", given(payload), accepted.into()));
+            let accepted = match self.transport.echoes() {
+                true => format!(
+                    "one size of all requests, {} to {most_payload} bytes (`request`)",
+                    icmp::MIN_BYTES
+                ),
+                false if shape.has_volumes() => "`volume` is the size of a transfer".into(),
+                false => "`request` and `response` are the sizes of transactions".into(),
+            };
+            return Some(("payload", given(payload), accepted));
         }
         if self.header != HeaderFormat::default() {
             return Some((
@@ -212,10 +233,14 @@ impl Connection {
             let value = if matches!(field, "gso" | "gro") { "on" } else { "true" };
             return Some((field, given(&value), "only with shape stream".into()));
         }
+        if let Some(align) = self.transport.stream().and_then(|s| s.align) {
+            return Some(("align", given(&align), "only with shape stream".into()));
+        }
         if shape.connects()
             && let Some(port) = self.client_port()
+            && self.transport.ip().is_some_and(|ip| ip.client_port_last.is_none())
         {
-            let accepted = "absent: each connection has a port of its own";
+            let accepted = "a range of ports, or absent: each connection has a port of its own";
             return Some(("client_port", given(&port), accepted.into()));
         }
         if let Some(rate) = self.rate.filter(|r| matches!(r.limit, RateLimit::Bits(_))) {

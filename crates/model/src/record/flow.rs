@@ -360,6 +360,9 @@ record! {
         /// Datagrams with an invalid header (bad tag or too short). Their numbers are unknown, so they also count as lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         unreadable_packets: Option<u64>,
+        /// ECN codepoints of the datagrams that arrived, if they were sent as ECN-capable.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ecn: Option<EcnCounts>,
         /// Bits that differed from the seeded payload, if it was verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         bit_errors: Option<u64>,
@@ -436,6 +439,20 @@ record! {
         /// Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         reported_until_seconds: Option<f64>,
+    }
+}
+
+record! {
+    /// Datagrams that arrived by ECN codepoint (RFC 3168), duplicates included.
+    EcnCounts {
+        /// Not ECN-capable: the codepoint was erased on the path.
+        not_ect_packets: u64,
+        /// ECN-capable, ECT(0).
+        ect0_packets: u64,
+        /// ECN-capable, ECT(1).
+        ect1_packets: u64,
+        /// Congestion experienced.
+        ce_packets: u64,
     }
 }
 
@@ -550,6 +567,12 @@ record! {
         /// Fraction of busy time limited by the send buffer.
         #[serde(skip_serializing_if = "Option::is_none")]
         send_buffer_limited_ratio: Option<f64>,
+        /// Whether ECN was negotiated (RFC 3168), by net.ipv4.tcp_ecn of both ends.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ecn: Option<bool>,
+        /// Segments that the receiver acknowledged as marked CE, if ECN was negotiated.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ce_segments: Option<u64>,
         /// Whether timestamps were in use (12 bytes of options in each segment).
         #[serde(skip_serializing_if = "Option::is_none")]
         timestamps: Option<bool>,

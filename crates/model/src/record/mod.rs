@@ -37,8 +37,8 @@ pub use crossing::Crossing;
 pub use data_source::{DataSource, DataSourceKind};
 pub use demand::{ServiceDemand, Side};
 pub use flow::{
-    Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
-    Spacing, Tcp, TcpSample, Voice,
+    Delay, DelayVariation, EcnCounts, Flow, Membership, PathDelaySource, RateChange, Receiver,
+    Sender, Spacing, Tcp, TcpSample, Voice,
 };
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,
@@ -52,7 +52,7 @@ pub use total::{
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
 
-pub use transactions::Transactions;
+pub use transactions::{Transactions, TransferClass, Transfers};
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";
@@ -228,6 +228,22 @@ impl Record {
             !interfaces.is_empty() && interfaces.iter().all(|i| i.name == "lo")
         };
         self.is_one_host() && is_loopback(&self.local) && is_loopback(&self.remote)
+    }
+
+    /// Numbers of the flows whose sender is that of another flow, ascending. Of a stream to a group with several receivers,
+    /// these are all flows but the one whose session saw most of it, since a session may have failed.
+    #[must_use]
+    pub fn sender_copies(&self) -> Vec<u32> {
+        let sent = |f: &Flow| f.sender.as_ref().map(|s| s.packets);
+        let mut copies = vec![];
+        for stream in self.plan.shared_streams() {
+            let of_stream = || self.flows.iter().filter(|f| stream.contains(&f.id));
+            // The first of several with as many.
+            let whole = of_stream().rev().max_by_key(|f| sent(f)).map(|f| f.id);
+            copies.extend(of_stream().map(|f| f.id).filter(|id| Some(*id) != whole));
+        }
+        copies.sort_unstable();
+        copies
     }
 
     /// Whether a direction's total loss covers the whole run: both ends of all its datagram flows reported

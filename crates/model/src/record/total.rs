@@ -242,7 +242,7 @@ record! {
         source: String,
         /// Payload.
         payload_ratio: f64,
-        /// With transport and IP headers.
+        /// With transport and IP headers; without IP the payload of frames.
         ip_ratio: f64,
         /// With Ethernet header and FCS (18 B).
         ethernet_ratio: f64,

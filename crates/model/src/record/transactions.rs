@@ -66,5 +66,53 @@ record! {
         /// Time from the start of connecting to an established connection, if each transaction has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         setup_time: Option<Delay>,
+        /// Volumes and concurrency, if the transactions are transfers. The response time is then the completion time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transfers: Option<Transfers>,
+    }
+}
+
+record! {
+    /// Transfers of a flow in addition to what they have as transactions.
+    Transfers {
+        /// Volume of the completed transfers, bytes.
+        completed_bytes: u64,
+        /// This volume over the time of the transactions, bit/s.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        goodput_bits_per_second: Option<f64>,
+        /// Starts per second that the plan states; absent where users start transfers one after the other.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        asked_starts_per_second: Option<f64>,
+        /// Transfers that were started.
+        started: u64,
+        /// Transfers that were due while the maximum number of concurrent ones was running, and were not started.
+        not_started: u64,
+        /// Transfers that were still running at the end, and were ended.
+        unfinished: u64,
+        /// Bytes of these that were moved.
+        unfinished_bytes: u64,
+        /// Maximum number of transfers at the same time.
+        max_concurrent: u64,
+        /// Mean number of transfers at the same time, from the first start to the end of the last one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_concurrent: Option<f64>,
+        /// Completed transfers by volume, from the smallest class.
+        classes: Vec<TransferClass>,
+    }
+}
+
+record! {
+    /// Completed transfers of a range of volumes.
+    TransferClass {
+        /// They carry at least this many bytes.
+        from_bytes: u64,
+        /// They carry fewer bytes than this; absent: no limit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        below_bytes: Option<u64>,
+        /// Their number.
+        completed: u64,
+        /// Their completion time: from the scheduled start where starts are scheduled, else from the actual one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        completion_time: Option<Delay>,
     }
 }

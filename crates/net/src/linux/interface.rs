@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use super::netlink::{Netlink, push_attribute};
-use super::rtnetlink::{Route, parse_address, parse_link, parse_qdisc, parse_route};
+use super::rtnetlink::{
+    Route, parse_address, parse_link, parse_neighbour, parse_qdisc, parse_route,
+};
 use crate::error::{Context, Error, Result};
 use crate::interface::{Egress, Hardware, Interface, Qdisc};
 
@@ -108,6 +110,25 @@ pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
         gateway: route.gateway,
         local: route.kind == ROUTE_KIND_LOCAL,
     })
+}
+
+/// The MAC address of a neighbour on an interface, as ARP or neighbour discovery has resolved it (`RTM_GETNEIGH`). `None` if it
+/// has not, or the address is not one of six bytes. Nothing is sent.
+pub fn neighbour_mac(interface: u32, address: IpAddr) -> Result<Option<[u8; 6]>> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // struct ndmsg.
+    let mut body = [0_u8; 12];
+    body[0] = family as u8;
+    open()?
+        .dump(libc::RTM_GETNEIGH, &body, |found: &mut Option<[u8; 6]>, kind, payload| {
+            if kind == libc::RTM_NEWNEIGH
+                && let Some(neighbour) = parse_neighbour(payload)
+                && (neighbour.interface, neighbour.address) == (interface, address)
+            {
+                *found = Some(neighbour.mac);
+            }
+        })
+        .context("look up the neighbour", address.to_string())
 }
 
 /// Lists of the names of PCI devices, as distributions install them.

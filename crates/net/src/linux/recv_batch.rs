@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use super::address::{RAW_ADDRESS_LEN, RawAddress};
 use super::control_message::parse_ancillary;
+use super::ethernet::EthernetSocket;
 use super::sockopt::retry;
 use super::udp::UdpSocket;
+use crate::ethernet::{FLOW_BYTES, HEADER_BYTES};
 use crate::udp::{RecvMessage, RecvMode};
 
 /// Room for all control messages that Weir requests: stamps (64), GRO (24), overflow (24), TOS (24), TTL (24), and
@@ -24,7 +26,11 @@ const SPREAD: usize = 20_544;
 pub struct RecvBatch {
     headers: Vec<libc::mmsghdr>,
     // Reached by the kernel through the headers' pointers.
-    _vectors: Vec<libc::iovec>,
+    vectors: Vec<libc::iovec>,
+    /// Of frames, allocated when the first are received: a header for each message, and its vector with that of the payload.
+    frames: Vec<([u8; HEADER_BYTES], [libc::iovec; 2])>,
+    /// Whether the received messages are frames.
+    is_frames: bool,
     addresses: Vec<RawAddress>,
     controls: Vec<[u64; CONTROL_WORDS]>,
     slab: Vec<u8>,
@@ -83,7 +89,9 @@ impl RecvBatch {
             .collect();
         RecvBatch {
             headers,
-            _vectors: vectors,
+            vectors,
+            frames: vec![],
+            is_frames: false,
             addresses,
             controls,
             slab,
@@ -101,6 +109,34 @@ impl RecvBatch {
     /// Receives messages, which replace those of the last call; returns how many. After an error there are none.
     #[inline]
     pub fn recv(&mut self, socket: &UdpSocket, mode: RecvMode) -> io::Result<usize> {
+        if std::mem::take(&mut self.is_frames) {
+            for (header, vector) in self.headers.iter_mut().zip(&mut self.vectors) {
+                header.msg_hdr.msg_iov = vector;
+                header.msg_hdr.msg_iovlen = 1;
+            }
+        }
+        self.recv_on(socket.as_raw_fd(), mode)
+    }
+
+    /// As [`RecvBatch::recv`], each message the payload of one frame; never waits.
+    pub fn recv_frames(&mut self, socket: &EthernetSocket) -> io::Result<usize> {
+        if self.frames.is_empty() {
+            let front = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: HEADER_BYTES };
+            let vectors = self.vectors.iter();
+            self.frames = vectors.map(|v| ([0; HEADER_BYTES], [front, *v])).collect();
+        }
+        if !std::mem::replace(&mut self.is_frames, true) {
+            for (message, (header, vectors)) in self.headers.iter_mut().zip(&mut self.frames) {
+                vectors[0].iov_base = header.as_mut_ptr().cast();
+                message.msg_hdr.msg_iov = vectors.as_mut_ptr();
+                message.msg_hdr.msg_iovlen = vectors.len() as _;
+            }
+        }
+        self.recv_on(socket.as_raw_fd(), RecvMode::DontWait)
+    }
+
+    #[inline]
+    fn recv_on(&mut self, socket: RawFd, mode: RecvMode) -> io::Result<usize> {
         // The kernel overwrites these, in as many headers as it fills.
         for header in &mut self.headers {
             let message = &mut header.msg_hdr;
@@ -115,11 +151,10 @@ impl RecvBatch {
             RecvMode::WaitForOne => libc::MSG_WAITFORONE,
         };
         let (headers, n) = (self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint);
-        // SAFETY: each header points to a vector, an address and a control buffer of this batch, of the lengths told;
+        // SAFETY: each header points to vectors, an address and a control buffer of this batch, of the lengths told;
         // `self` is exclusively borrowed, and every byte the kernel may write is plain data.
         let received = retry(|| unsafe {
-            libc::recvmmsg(socket.as_raw_fd(), headers, n, flags as _, std::ptr::null_mut())
-                as isize
+            libc::recvmmsg(socket, headers, n, flags as _, std::ptr::null_mut()) as isize
         })?;
         self.received = received.min(self.headers.len());
         Ok(self.received)
@@ -133,7 +168,17 @@ impl RecvBatch {
 
     fn message(&self, i: usize) -> RecvMessage<'_> {
         let header = &self.headers[i];
-        let len = (header.msg_len as usize).min(self.bytes_each);
+        let (len, truncated) = if self.is_frames {
+            let length = &self.frames[i].0[FLOW_BYTES..];
+            let stated = usize::from(u16::from_be_bytes([length[0], length[1]]));
+            // A frame may be padded, and the kernel drops those that are shorter than they state.
+            let arrived = (header.msg_len as usize).saturating_sub(HEADER_BYTES);
+            let len = stated.min(arrived).min(self.bytes_each);
+            (len, stated > len)
+        } else {
+            let len = (header.msg_len as usize).min(self.bytes_each);
+            (len, header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0)
+        };
         let start = i * self.stride;
         // A narrower type with some C libraries.
         #[allow(clippy::unnecessary_cast)]
@@ -154,7 +199,7 @@ impl RecvBatch {
             overflow_total: ancillary.overflow_total,
             tos: ancillary.tos,
             ttl: ancillary.ttl,
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            truncated,
         }
     }
 }

@@ -139,6 +139,35 @@ pub(crate) fn parse_qdisc(payload: &[u8]) -> Option<Qdisc> {
     (!qdisc.kind.is_empty()).then_some(qdisc)
 }
 
+/// A neighbour whose MAC address is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) interface: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) mac: [u8; 6],
+}
+
+/// `RTM_NEWNEIGH`: `struct ndmsg` and attributes.
+pub(crate) fn parse_neighbour(payload: &[u8]) -> Option<Neighbour> {
+    // NUD_REACHABLE, STALE, DELAY, PROBE, NOARP and PERMANENT of linux/neighbour.h: not INCOMPLETE and FAILED.
+    const KNOWN: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+    const NDA_DST: u16 = 1;
+    const NDA_LLADDR: u16 = 2;
+    let interface = u32_at(payload, 4)?;
+    if u16_at(payload, 8)? & KNOWN == 0 {
+        return None;
+    }
+    let (mut address, mut mac) = (None, None);
+    for (kind, data) in Attributes(payload.get(12..)?) {
+        match kind {
+            NDA_DST => address = ip(data),
+            NDA_LLADDR => mac = data.try_into().ok(),
+            _ => {}
+        }
+    }
+    Some(Neighbour { interface, address: address?, mac: mac? })
+}
+
 /// A route (`RTM_NEWROUTE`), as far as it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -187,6 +216,7 @@ pub(crate) fn fuzz_payload(data: &[u8]) {
         assert!(!link.name.is_empty() && link.name.len() <= 3 * 255);
     }
     let _ = parse_address(data);
+    let _ = parse_neighbour(data);
     if let Some(qdisc) = parse_qdisc(data) {
         assert!(!qdisc.kind.is_empty());
     }

@@ -3,11 +3,13 @@
 use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use super::address::RawAddress;
+use super::ethernet::EthernetSocket;
 use super::sockopt::retry;
 use super::udp::UdpSocket;
+use crate::ethernet::HEADER_BYTES;
 use crate::udp::{SendMode, Sent};
 
 /// Room for one control message of two bytes, aligned as the kernel requires.
@@ -19,6 +21,8 @@ pub struct SendBatch {
     vectors: Vec<libc::iovec>,
     addresses: Vec<RawAddress>,
     controls: Vec<[u64; CONTROL_WORDS]>,
+    /// Of frames, allocated when the first are sent: a header for each message, and its vector with that of the payload.
+    frames: Vec<([u8; HEADER_BYTES], [libc::iovec; 2])>,
 }
 
 // SAFETY: the raw pointers inside point into the heap blocks of the batch's own vectors, which are never
@@ -44,6 +48,7 @@ impl SendBatch {
             vectors: vec![vector; n],
             addresses: vec![RawAddress::zeroed(); n],
             controls: vec![[0; CONTROL_WORDS]; n],
+            frames: vec![],
         }
     }
 
@@ -132,6 +137,32 @@ impl<'b> Filling<'_, 'b> {
     /// remaining: zero.
     #[inline]
     pub fn send(&mut self, socket: &UdpSocket, mode: SendMode) -> io::Result<Sent> {
+        self.send_on(socket.as_raw_fd(), mode)
+    }
+
+    /// As [`Filling::send`], each message as the payload of one frame; never waits. Messages must have no segment size and no
+    /// address.
+    pub fn send_frames(&mut self, socket: &EthernetSocket) -> io::Result<Sent> {
+        let batch = &mut *self.batch;
+        if batch.frames.is_empty() {
+            let vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+            batch.frames = vec![([0; HEADER_BYTES], [vector; 2]); batch.headers.len()];
+        }
+        for i in self.sent..self.filled {
+            let payload = batch.vectors[i];
+            let (header, vectors) = &mut batch.frames[i];
+            *header = socket.header(payload.iov_len)?;
+            let front = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: HEADER_BYTES };
+            *vectors = [front, payload];
+            let message = &mut batch.headers[i].msg_hdr;
+            message.msg_iov = vectors.as_mut_ptr();
+            message.msg_iovlen = vectors.len() as _;
+        }
+        self.send_on(socket.as_raw_fd(), SendMode::DontWait)
+    }
+
+    #[inline]
+    fn send_on(&mut self, socket: RawFd, mode: SendMode) -> io::Result<Sent> {
         let remaining = self.remaining();
         if remaining == 0 {
             return Ok(Sent { messages: 0 });
@@ -141,10 +172,11 @@ impl<'b> Filling<'_, 'b> {
             SendMode::DontWait => libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
             SendMode::AsSocket => libc::MSG_NOSIGNAL,
         };
-        // SAFETY: `first` begins `remaining` headers, each filled by `push` with pointers to this batch's own vectors,
-        // addresses and controls, and to buffers borrowed for 'b, which outlives self. The kernel only reads them.
+        // SAFETY: `first` begins `remaining` headers, each filled by `push` or `send_frames` with pointers to this batch's
+        // own vectors, frame headers, addresses and controls, and to buffers borrowed for 'b, which outlives self. The
+        // kernel only reads them.
         let messages = retry(|| unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), first, remaining as libc::c_uint, flags) as isize
+            libc::sendmmsg(socket, first, remaining as libc::c_uint, flags) as isize
         })?;
         let messages = messages.min(remaining);
         self.sent += messages;

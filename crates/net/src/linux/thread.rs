@@ -18,6 +18,13 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
         .collect())
 }
 
+/// The CPUs of a NUMA node as the kernel lists them, such as `0-3,8`; empty if the node has memory only.
+pub fn node_cpus(node: u32) -> Result<String> {
+    let path = format!("/sys/devices/system/node/node{node}/cpulist");
+    let list = std::fs::read_to_string(&path).context("read", path)?;
+    Ok(list.trim().to_owned())
+}
+
 /// Keeps the calling thread on one CPU.
 pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {

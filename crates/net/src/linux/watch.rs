@@ -3,8 +3,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use super::ethernet::{PACKET_IGNORE_OUTGOING, bind, packet_socket};
 use super::options::set_buffer;
 use super::sockopt;
 use super::udp::UdpSocket;
@@ -14,8 +15,6 @@ pub const WATCHED_BYTES: usize = 256;
 
 /// Receive buffer requested: 20 ms of 200 000 packets/s, as the kernel counts them.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// `PACKET_IGNORE_OUTGOING` of linux/if_packet.h.
-const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 /// The operations of classic BPF that the filter uses (linux/bpf_common.h).
 const LOAD_BYTE: u16 = 0x30;
@@ -30,14 +29,7 @@ const RETURN: u16 = 0x06;
 /// Opens a non-blocking socket that receives a copy of the datagrams from `source` to `group` on an interface. Its messages
 /// begin with the header of IP ([`watched_payload`]). Needs CAP_NET_RAW.
 pub fn watch_group(interface: u32, source: SocketAddr, group: SocketAddr) -> io::Result<UdpSocket> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a plain system call. Without a protocol it receives nothing before it is bound.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = packet_socket(libc::SOCK_DGRAM)?;
     attach(fd.as_fd(), &filter(source, group)?)?;
     let stamps = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps)?;
@@ -62,7 +54,8 @@ pub fn watch_group(interface: u32, source: SocketAddr, group: SocketAddr) -> io:
     });
     // The loopback interface has no such addresses.
     let _ = sockopt::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mreq);
-    bind(fd.as_fd(), interface, group.is_ipv4())?;
+    let ethertype = if group.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+    bind(fd.as_fd(), interface, ethertype as u16)?;
     Ok(fd.into())
 }
 
@@ -73,18 +66,6 @@ pub fn watched_payload(message: &[u8]) -> Option<&[u8]> {
         _ => 40,
     };
     message.get(header + 8..)
-}
-
-fn bind(fd: BorrowedFd<'_>, interface: u32, is_ipv4: bool) -> io::Result<()> {
-    // SAFETY: sockaddr_ll is plain integers, for which zero is a value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (if is_ipv4 { libc::ETH_P_IP } else { libc::ETH_P_IPV6 } as u16).to_be();
-    address.sll_ifindex = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is readable for `len` bytes through the call.
-    let rc = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Accepts unfragmented datagrams from one address and port to another.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use super::ethernet::EthernetSocket;
 use super::udp::UdpSocket;
 use crate::udp::{RecvMessage, RecvMode, SendMode, Sent};
 
@@ -77,6 +78,13 @@ impl<'b> Filling<'_, 'b> {
     }
 }
 
+impl Filling<'_, '_> {
+    /// Not available.
+    pub fn send_frames(&mut self, _: &EthernetSocket) -> io::Result<Sent> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Room for received messages: one at a time here.
 #[derive(Debug)]
 pub struct RecvBatch {
@@ -105,6 +113,11 @@ impl RecvBatch {
         self.received = None;
         self.received = Some(socket.recv_from(&mut self.buffer)?);
         Ok(1)
+    }
+
+    /// Not available.
+    pub fn recv_frames(&mut self, _: &EthernetSocket) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// The messages of the last receive.

@@ -72,6 +72,11 @@ pub fn interface(name: &str) -> Result<Interface> {
 }
 
 /// Not available.
+pub fn open_sender(interface: &Interface, _: usize) -> Result<crate::udp::UdpSocket> {
+    unsupported("send frames on", &interface.name)
+}
+
+/// Not available.
 pub fn qdiscs() -> Result<Vec<Qdisc>> {
     unsupported("list", "queueing disciplines")
 }
@@ -84,6 +89,11 @@ pub fn has_default_route(name: &str) -> Result<bool> {
 /// Not available.
 pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
     unsupported("look up the route to", &destination.to_string())
+}
+
+/// Not available.
+pub fn neighbour_mac(_: u32, address: IpAddr) -> Result<Option<[u8; 6]>> {
+    unsupported("look up the neighbour", &address.to_string())
 }
 
 /// Not available.

@@ -4,6 +4,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod clock;
+pub(crate) mod ethernet;
 pub(crate) mod host;
 pub(crate) mod memfile;
 pub mod passing;
@@ -23,6 +24,7 @@ pub(crate) use batch as send_batch;
 pub(crate) use host as capability;
 pub(crate) use host as counters;
 pub(crate) use host as ethtool;
+pub(crate) use host as frame;
 pub(crate) use host as interface;
 #[cfg(unix)]
 use unix as native;

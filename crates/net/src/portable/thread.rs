@@ -10,6 +10,11 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
 }
 
 /// Not available.
+pub fn node_cpus(node: u32) -> Result<String> {
+    super::unsupported("read the CPUs of", &format!("NUMA node {node}"))
+}
+
+/// Not available.
 pub fn pin_to_cpu(_cpu: usize) -> Result<()> {
     unsupported("pin to a CPU", "this thread")
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod chrony;
+mod ethernet;
 mod facts;
 mod fuzz_replay;
 mod tcp;

@@ -13,13 +13,13 @@ use super::{Ended, Settings, codec, family, record, text};
 use crate::{Event, Test};
 
 /// Limit for a connection to be established.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait for the reason when a flow ended before it sent everything.
 const REASON: Duration = Duration::from_millis(100);
 /// Attempts to send a marker while the socket's queue is full, and the pause between them.
 const MARKER_TRIES: (u32, Duration) = (1000, Duration::from_millis(1));
 /// The one flow.
-const FLOW: u32 = 1;
+pub(super) const FLOW: u32 = 1;
 
 /// A test that transmits.
 pub(super) struct Sender(pub(super) Settings);
@@ -56,11 +56,18 @@ async fn transmit(
             let spec = plan.flows(family(peer), u32::MAX).swap_remove(0);
             let mut end = End::new(&workers, plan, false).with_host(peer.ip(), None);
             let opened = if settings.udp {
-                session::open_datagrams(plan, &spec, true, None, Some(peer))
-                    .map(|socket| end.datagrams(&spec, true, socket, None))
+                session::open_datagrams(plan, &spec, true, None, Some(peer)).and_then(|socket| {
+                    super::set_debug(settings, &socket)?;
+                    end.datagrams(&spec, true, socket, None);
+                    Ok(())
+                })
             } else {
-                let connecting = session::connect_stream(plan, &spec, true, peer, CONNECT).await;
-                connecting.and_then(|stream| end.stream(&spec, true, stream))
+                let connecting =
+                    session::connect_stream(plan, &spec, true, peer, CONNECT_TIMEOUT).await;
+                connecting.and_then(|stream| {
+                    super::set_debug(settings, &stream)?;
+                    end.stream(&spec, true, stream)
+                })
             };
             match opened {
                 Ok(()) => return Ok((end, spec, peer)),

@@ -10,7 +10,7 @@ pub(super) const BUFFER_BYTES: u64 = 8192;
 /// Buffers of a test.
 pub(super) const BUFFERS: u64 = 2048;
 /// Alignment of the buffers in memory, printed in the first line of output.
-pub(super) const ALIGNMENT: u64 = 16_384;
+pub(super) const ALIGNMENT: u32 = 16_384;
 
 /// A datagram of up to this many bytes is a marker.
 pub(super) const MARKER_BYTES: usize = 4;

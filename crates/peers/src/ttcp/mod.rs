@@ -5,6 +5,7 @@ mod client;
 mod codec;
 mod server;
 mod text;
+mod transfer;
 
 use std::net::SocketAddr;
 
@@ -14,13 +15,14 @@ use weir_model::Refusal;
 use weir_model::content::Content;
 use weir_model::names::Host;
 use weir_model::plan::{
-    ConnectionFields, Direction, Family, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4, Plan, Switch,
-    Transport,
+    Alignment, ConnectionFields, Direction, Family, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4,
+    Plan, Switch, Transport,
 };
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
 use weir_model::units::{ByteSize, SendRate, Span};
-use weir_traffic::session;
+use weir_net::socket::AsSocket;
+use weir_traffic::{TrafficError, session};
 
 use crate::{Given, Opt, Protocol, Test};
 
@@ -44,7 +46,11 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
         Opt { name: "host", flag: None, value: Some("HOST"), help: "The receiver, with -t" },
         switch("transmit", 't', "Transmit to HOST"),
         switch("receive", 'r', "Receive one test, then exit"),
-        switch("pattern", 's', "Send a pattern, or discard what is received; required"),
+        switch(
+            "pattern",
+            's',
+            "Send a pattern, or discard what is received; without it: standard input or output",
+        ),
         switch("udp", 'u', "Use UDP instead of TCP"),
         valued(
             "length",
@@ -67,16 +73,17 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
             "align",
             'A',
             "BYTES",
-            "Accepted for compatibility with ttcp; has no effect [default: 16384]",
+            "Alignment of the buffers in memory: a power of two up to 65536 [default: 16384]",
         ),
         valued(
             "offset",
             'O',
             "BYTES",
-            "Accepted for compatibility with ttcp; has no effect [default: 0]",
+            "Start the buffers this far behind the alignment; less than -A [default: 0]",
         ),
-        switch("debug", 'd', "Accepted for compatibility with ttcp; has no effect"),
-        switch("touch", 'T', "Accepted for compatibility with ttcp; has no effect"),
+        switch("full-blocks", 'B', "Write to standard output in blocks of -l bytes, with -r"),
+        switch("touch", 'T', "Read each received byte, with -r"),
+        switch("debug", 'd', "Set SO_DEBUG on the socket (Linux: requires CAP_NET_ADMIN)"),
     ],
     command: |given| Settings::parse(given).map(|settings| settings.test()),
     serve: Some(server::open),
@@ -88,13 +95,17 @@ struct Settings {
     /// The receiver, to which this end transmits; absent: this end receives.
     host: Option<String>,
     udp: bool,
+    /// Send a pattern or discard what arrives, instead of standard input and output.
+    pattern: bool,
+    full_blocks: bool,
+    touches: bool,
+    debug: bool,
     buffer_bytes: u64,
     buffers: u64,
     port: u16,
     window_bytes: Option<u64>,
     no_delay: bool,
-    alignment: u64,
-    offset: u64,
+    alignment: Alignment,
     unit: text::RateUnit,
     verbose: bool,
     plan: Plan,
@@ -112,9 +123,15 @@ impl Settings {
             (false, false) => return refuse("transmit", "missing", "-t HOST or -r"),
             _ => {}
         }
-        if !given.has("pattern") {
-            let accepted = "-s, to send a pattern or to discard what arrives: standard input and output are not transferred";
-            return refuse("pattern", "missing", accepted);
+        let (receives, pattern) = (given.has("receive"), given.has("pattern"));
+        if given.has("full-blocks") && (!receives || pattern) {
+            return refuse("full-blocks", "without standard output", "with -r, without -s");
+        }
+        if given.has("touch") && !receives {
+            return refuse("touch", "with -t", "with -r");
+        }
+        if given.has("buffers") && !pattern {
+            return refuse("buffers", "without -s", "with -s; standard input is sent to its end");
         }
         let udp = given.has("udp");
         let host = match (given.text("host"), given.has("transmit")) {
@@ -140,16 +157,27 @@ impl Settings {
                 None => return refuse("format", letter, "k, m, g, K, M or G"),
             },
         };
+        let align = given.number("align", 1..=1 << 16)?.unwrap_or(codec::ALIGNMENT);
+        if !align.is_power_of_two() {
+            return refuse("align", &align.to_string(), "a power of two up to 65536");
+        }
+        let offset = given.number("offset", 0..=align - 1)?.unwrap_or(0);
+        let Some(alignment) = Alignment::new(align, offset) else {
+            return refuse("align", &align.to_string(), "a power of two up to 65536");
+        };
         let mut settings = Settings {
             host,
             udp,
+            pattern,
+            full_blocks: given.has("full-blocks"),
+            touches: given.has("touch"),
+            debug: given.has("debug"),
             buffer_bytes: given.number("length", sizes)?.unwrap_or(codec::BUFFER_BYTES),
             buffers: given.number("buffers", 1..=u64::from(u32::MAX))?.unwrap_or(codec::BUFFERS),
             port: given.number("port", 1..=u16::MAX)?.unwrap_or(codec::PORT),
             window_bytes: given.number("window", 1..=1 << 30)?,
             no_delay: given.has("no-delay"),
-            alignment: given.number("align", 1..=1 << 30)?.unwrap_or(codec::ALIGNMENT),
-            offset: given.number("offset", 0..=1 << 30)?.unwrap_or(0),
+            alignment,
             unit,
             verbose: given.has("verbose"),
             plan: Plan::default(),
@@ -168,8 +196,9 @@ impl Settings {
         let fields = ConnectionFields {
             direction: if transmits { Direction::Forward } else { Direction::Reverse },
             payload: Some(ByteSize(self.buffer_bytes).into()),
-            packets: transmits.then_some(self.buffers),
-            duration: (!transmits).then_some(Span(0)),
+            packets: (transmits && self.pattern).then_some(self.buffers),
+            duration: (!transmits || !self.pattern).then_some(Span(0)),
+            align: (!self.udp).then_some(self.alignment),
             window: self.window_bytes.map(ByteSize),
             no_delay: (!self.udp && self.no_delay).then_some(true),
             ..fields(self.udp)
@@ -178,7 +207,11 @@ impl Settings {
     }
 
     fn test(self) -> Box<dyn Test> {
-        if self.transmits() { Box::new(client::Sender(self)) } else { Box::new(server::Once(self)) }
+        match (self.transmits(), self.pattern && !self.touches) {
+            (_, false) => Box::new(transfer::Transfer(self)),
+            (true, true) => Box::new(client::Sender(self)),
+            (false, true) => Box::new(server::Once(self)),
+        }
     }
 }
 
@@ -195,6 +228,16 @@ fn fields(udp: bool) -> ConnectionFields {
         gro: alone,
         ..ConnectionFields::default()
     }
+}
+
+/// Sets SO_DEBUG on a socket if `-d` was given.
+fn set_debug(settings: &Settings, socket: &impl AsSocket) -> Result<(), TrafficError> {
+    let set = if settings.debug { weir_net::socket::set_debug(socket) } else { Ok(()) };
+    set.map_err(|e| TrafficError::Unavailable {
+        field: "debug",
+        given: "-d".into(),
+        reason: e.to_string(),
+    })
 }
 
 fn plan(fields: ConnectionFields) -> Plan {
@@ -274,7 +317,8 @@ mod tests {
     #[test]
     fn defaults_are_those_of_ttcp() {
         let s = settings("-t -s h").unwrap();
-        assert_eq!((s.buffer_bytes, s.buffers, s.port, s.alignment), (8192, 2048, 5001, 16_384));
+        assert_eq!((s.buffer_bytes, s.buffers, s.port), (8192, 2048, 5001));
+        assert_eq!(Some(s.alignment), Alignment::new(16_384, 0));
         let connection = &s.plan.connections[0];
         assert_eq!(
             (connection.packets, connection.payload.clone()),
@@ -290,10 +334,12 @@ mod tests {
 
     #[test]
     fn every_flag_sets_its_field() {
-        let s = settings("-t -s -u -l 5 -n 7 -p 9 -b 65536 -D -f g -v -A 1 -O 2 -d -T h").unwrap();
+        let s = settings("-t -s -u -l 5 -n 7 -p 9 -b 65536 -D -f g -v -A 64 -O 2 -d h").unwrap();
         assert_eq!((s.udp, s.buffer_bytes, s.buffers, s.port), (true, 5, 7, 9));
         assert_eq!((s.window_bytes, s.no_delay, s.verbose), (Some(65_536), true, true));
-        assert_eq!((s.alignment, s.offset), (1, 2));
+        assert_eq!((Some(s.alignment), s.debug), (Alignment::new(64, 2), true));
+        let receiver = settings("-r -B -T").unwrap();
+        assert_eq!((receiver.full_blocks, receiver.touches, receiver.pattern), (true, true, false));
         // An option of TCP has no effect on UDP, as in ttcp.
         s.plan.check().unwrap();
         let tcp = settings("-t -s -D h").unwrap();
@@ -305,7 +351,13 @@ mod tests {
         for (words, field) in [
             ("-s h", "transmit"),
             ("-t -r -s h", "receive"),
-            ("-t h", "pattern"),
+            ("-t -s -B h", "full-blocks"),
+            ("-r -s -B", "full-blocks"),
+            ("-t -T h", "touch"),
+            ("-t -n 5 h", "buffers"),
+            ("-t -s -A 3 h", "align"),
+            ("-t -s -A 131072 h", "align"),
+            ("-t -s -A 64 -O 64 h", "offset"),
             ("-t -s", "host"),
             ("-r -s h", "host"),
             ("-t -s h:5001", "host"),

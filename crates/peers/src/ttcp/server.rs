@@ -137,15 +137,15 @@ impl Shared {
 }
 
 /// Listening sockets.
-struct Listening {
-    streams: Vec<TcpListener>,
-    datagrams: Vec<(UdpSocket, SocketAddr)>,
+pub(super) struct Listening {
+    pub(super) streams: Vec<TcpListener>,
+    pub(super) datagrams: Vec<(UdpSocket, SocketAddr)>,
     bound: Vec<SocketAddr>,
     /// Plans of received streams and of received datagrams.
     plans: [Plan; 2],
 }
 
-fn open_sockets(
+pub(super) fn open_sockets(
     bind: &[IpAddr],
     port: u16,
     [tcp, udp]: [bool; 2],
@@ -186,8 +186,14 @@ fn open_sockets(
     Ok(listening)
 }
 
+/// Sets SO_DEBUG if `-d` was given; accepted connections inherit it.
+pub(super) fn set_debug(settings: &Settings, listening: &Listening) -> Result<(), TrafficError> {
+    listening.streams.iter().try_for_each(|listener| super::set_debug(settings, listener))?;
+    listening.datagrams.iter().try_for_each(|(socket, _)| super::set_debug(settings, socket))
+}
+
 /// The flow of a peer, as far as it is known before anything arrives.
-fn spec(plan: &Plan, peer: SocketAddr) -> FlowSpec {
+pub(super) fn spec(plan: &Plan, peer: SocketAddr) -> FlowSpec {
     plan.flows(family(peer), u32::MAX).swap_remove(0)
 }
 
@@ -560,6 +566,7 @@ impl Test for Once {
         let plans = [settings.plan.clone(), settings.plan.clone()];
         let transports = [!settings.udp, settings.udp];
         let listening = open_sockets(&[], settings.port, transports, plans)?;
+        set_debug(&settings, &listening)?;
         observe(line("socket".into()));
         let silence = settings.udp.then_some(SILENCE);
         let bounds = Bounds { sessions: 1, total: Some(1), length: None, silence };

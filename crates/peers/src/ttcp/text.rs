@@ -1,6 +1,6 @@
 //! Output lines of ttcp: the settings, the steps, and the figures of this end.
 
-use weir_model::record::Record;
+use weir_model::record::{Record, Tcp};
 
 use super::Settings;
 
@@ -49,13 +49,15 @@ pub(super) fn tag(transmits: bool) -> &'static str {
 /// The settings.
 pub(super) fn settings(s: &Settings) -> String {
     let to = s.host.as_ref().map_or_else(String::new, |host| format!("  -> {host}"));
+    let window = s.window_bytes.map(|bytes| format!(", sockbufsize={bytes}"));
+    let buffer = window.unwrap_or_default();
     format!(
-        "{}: buflen={}, nbuf={}, align={}/{}, port={}  {}{to}",
+        "{}: buflen={}, nbuf={}, align={}/{}, port={}{buffer}  {}{to}",
         tag(s.transmits()),
         s.buffer_bytes,
         s.buffers,
-        s.alignment,
-        s.offset,
+        s.alignment.bytes(),
+        s.alignment.offset(),
         s.port,
         if s.udp { "udp" } else { "tcp" },
     )
@@ -86,7 +88,36 @@ pub(super) fn figures(s: &Settings, record: &Record) -> Vec<String> {
             "{tag}: {calls} I/O calls, msec/call = {each:.2}, calls/sec = {rate:.2}"
         ));
     }
+    if s.verbose
+        && let Some(cpu) = record.cpu.as_ref().and_then(|cpu| cpu.local.as_ref())
+    {
+        let [user, system] =
+            [cpu.process_user_ratio, cpu.process_system_ratio].map(|ratio| ratio * cpu.seconds);
+        let percent = 100.0 * (cpu.process_user_ratio + cpu.process_system_ratio);
+        lines.push(format!(
+            "{tag}: {user:.1}user {system:.1}sys {:.2}real {percent:.0}%",
+            cpu.seconds
+        ));
+    }
+    if s.verbose
+        && let Some(tcp) = &flow.tcp
+    {
+        lines.push(format!("{tag}: TCP: {}", tcp_line(tcp)));
+    }
     lines
+}
+
+/// The connection's figures, as far as the system reports them.
+fn tcp_line(tcp: &Tcp) -> String {
+    let ms = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+    let figures = [
+        (tcp.mss_bytes > 0).then(|| format!("mss {}", tcp.mss_bytes)),
+        tcp.rtt_seconds.map(|rtt| format!("rtt {}", ms(rtt))),
+        tcp.min_rtt_seconds.map(|rtt| format!("min rtt {}", ms(rtt))),
+        tcp.cwnd_bytes.map(|bytes| format!("cwnd {bytes}")),
+        tcp.retransmitted_bytes.map(|bytes| format!("retransmitted {bytes} bytes")),
+    ];
+    figures.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
                 flows().map(|f| m.of_flow(f)).chain(records.iter().map(|r| m.of(r, None, None)));
             values.flatten().any(|v| !m.is_rare || v > 0.0)
         })
-        .map(Definition::from)
+        .map(|m| Definition { term: m.label_of(flows()), ..Definition::from(m) })
         .collect();
     let mut define = |shown: bool, term, source, text| {
         if shown {

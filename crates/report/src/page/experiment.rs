@@ -49,8 +49,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
-        // Runs that count: a repeated run is superseded by its successor, and a failed one has no figures.
-        let counted = || step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
+        let counted = || step.counted_runs();
         let host_limited = counted().filter(|r| r.host_limited).count();
         // The tests in a parallel step have their own notices.
         if host_limited > 0 && step.steps.is_empty() {
@@ -134,11 +133,15 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     // The runs of a parallel step are sums over its nested steps.
     let own = all.iter().filter(|(_, s)| s.steps.is_empty());
     let made: Vec<_> = own.flat_map(|(_, s)| &s.runs).collect();
-    let runs = made.len();
-    let again = match made.iter().filter(|r| r.superseded).count() {
-        0 => String::new(),
-        again => format!("{again} of them were host-limited and repeated"),
-    };
+    let runs = made.iter().filter(|r| r.is_counted()).count();
+    let again = made.iter().filter(|r| r.superseded).count();
+    let failed = made.len() - runs - again;
+    let beyond: Vec<String> = [(failed, "failed"), (again, "host-limited and repeated")]
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} more {what}"))
+        .collect();
+    let beyond = beyond.join(", ");
     bind_colours(&mut sections);
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
@@ -157,7 +160,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         },
         headlines: vec![
             Headline::new("Outcome", Some(outcome_text(experiment)), ""),
-            Headline::new("Runs", Some(runs.to_string()), &again),
+            Headline::new("Runs", Some(runs.to_string()), &beyond),
         ],
         notices,
         sections,
@@ -378,6 +381,7 @@ pub(super) fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
             out.push(Block::Figures(charts));
         }
         out.push(Block::Grid(result_table::grid(table)));
+        out.extend(result_table::legend(table).map(|text| Block::Text(text.into())));
         if !table.sources.is_empty() {
             out.push(Block::Text(format!("Published: {}.", table.sources.join("; "))));
         }
@@ -1046,7 +1050,7 @@ mod tests {
         let points = |i: usize| -> Vec<(f64, f64)> {
             drawn[i].series[0].points.iter().map(|p| (p.x, p.y)).collect()
         };
-        assert_eq!(drawn[0].series[0].name, "500");
+        assert_eq!(drawn[0].series[0].name, "size=500");
         assert_eq!(points(0), [(10.0, 10.0), (20.0, 10.0)]);
         assert_eq!(points(1), [(10.0, 1.0), (20.0, 0.5)]);
         assert_eq!(drawn[1].y.quantity, Quantity::Ratio);

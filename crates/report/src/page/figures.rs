@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_model::metric::are_echo;
 use weir_model::plan::Direction;
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
@@ -330,13 +331,18 @@ fn over_time(record: &Record) -> Vec<Figure> {
             throughput = throughput.reference("nominal rate", ReferenceLine::Horizontal(nominal));
         }
     }
-    let transactions = intervals(
-        record,
-        ("transactions", "Transactions", "Transactions completed in each interval."),
-        Axis::new("Transactions", "transactions_per_second", Quantity::TransactionsPerSecond),
-        (End::Sender, |c| c.transactions_per_second),
-        true,
-    );
+    let (words, axis) = match are_echo(&record.flows) {
+        true => (
+            ("replies", "Replies", "Echo replies in each interval."),
+            Axis::new("Replies", "replies_per_second", Quantity::PacketsPerSecond),
+        ),
+        false => (
+            ("transactions", "Transactions", "Transactions completed in each interval."),
+            Axis::new("Transactions", "transactions_per_second", Quantity::TransactionsPerSecond),
+        ),
+    };
+    let transactions =
+        intervals(record, words, axis, (End::Sender, |c| c.transactions_per_second), true);
     if !transactions.is_empty() {
         out.push(transactions);
     }
@@ -508,6 +514,20 @@ struct Times {
     metrics: &'static [(&'static str, &'static str)],
 }
 
+const RESPONSE_TIME: &str = "response-time";
+
+/// Response times of echo requests.
+const ROUND_TRIP: Times = Times {
+    id: "round-trip",
+    title: "Round trip",
+    key: "round_trip_seconds",
+    of: "echo requests",
+    metrics: &[
+        ("response_time", "actual send time"),
+        ("response_time_from_scheduled", "scheduled time"),
+    ],
+};
+
 const TIMES: &[Times] = &[
     Times {
         id: "delay",
@@ -520,7 +540,7 @@ const TIMES: &[Times] = &[
         ],
     },
     Times {
-        id: "response-time",
+        id: RESPONSE_TIME,
         title: "Response time",
         key: "response_time_seconds",
         of: "transactions",
@@ -540,7 +560,11 @@ const TIMES: &[Times] = &[
 
 /// Histogram, CDF and tail of some times.
 fn distributions(runs: &[(String, &Record)], times: &Times) -> Vec<Figure> {
-    let Times { id, title, key, of, metrics } = times;
+    let is_echo = are_echo(runs.iter().flat_map(|(_, record)| &record.flows));
+    let Times { id, title, key, of, metrics } = match times.id {
+        RESPONSE_TIME if is_echo => &ROUND_TRIP,
+        _ => times,
+    };
     let mut all = vec![];
     for (n, (name, record)) in runs.iter().enumerate() {
         for (metric, words) in *metrics {

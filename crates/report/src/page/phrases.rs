@@ -1,5 +1,6 @@
 //! Sentences about a result: the test, the figures, whether they can be trusted, and the bottleneck.
 
+use weir_model::metric::are_echo;
 use weir_model::plan::{Direction, TransportName};
 use weir_model::record::{Crossing, Delay, Flow, Receiver, Record, Status, Sums};
 use weir_model::units::RateLimit;
@@ -18,6 +19,8 @@ const MUCH_LOSS: f64 = 0.001;
 const MUCH_WAITING: f64 = 0.5;
 /// Fraction of the requested rate from which it counts as reached.
 const REACHED: f64 = 0.995;
+/// Fraction of the asked rate above which a run was too short to have one.
+const EXCEEDED: f64 = 2.0;
 
 /// The plan's title, else the two hosts.
 pub(super) fn title(record: &Record) -> String {
@@ -51,6 +54,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     let mut kinds: Vec<(TransportName, String, usize)> = vec![];
     for f in &record.flows {
         let what = match &f.transactions {
+            Some(_) if f.transport.echoes() => "of echo requests".into(),
             Some(t) => format!("of transactions ({})", t.shape),
             None => f.direction.to_string(),
         };
@@ -263,7 +267,7 @@ fn transactions(record: &Record) -> Option<String> {
         None => "no rate of transactions was measured".into(),
     };
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
-    let is_echo = flows.iter().all(|f| f.transport.echoes());
+    let is_echo = are_echo(flows.iter().copied());
     if is_echo {
         let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
         let requests = completed.saturating_add(failed);
@@ -275,7 +279,13 @@ fn transactions(record: &Record) -> Option<String> {
         n => format!(" with {} failed", Quantity::Count.format(n as f64)),
     };
     if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
-        let what = if is_echo { "round trip" } else { "response time" };
+        let has_transfers =
+            |f: &&Flow| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some());
+        let what = match is_echo {
+            true => "round trip",
+            false if flows.iter().all(has_transfers) => "completion time",
+            false => "response time",
+        };
         text += &format!(", {what} {times}");
     }
     Some(text)
@@ -438,6 +448,14 @@ fn closed_loop_limit(record: &Record) -> String {
 /// Whether every flow had a requested rate and reached it.
 fn asked_rate_was_reached(record: &Record) -> bool {
     let paced = |f: &Flow| {
+        let of_transfers = f.transactions.as_ref().and_then(|t| Some((t, t.transfers.as_ref()?)));
+        if let Some((t, transfers)) = of_transfers {
+            transfers.asked_starts_per_second?;
+            // Their number by chance differs from that of the rate.
+            let due = [t.completed, t.failed, transfers.unfinished, transfers.not_started];
+            let due = due.into_iter().fold(0, u64::saturating_add);
+            return Some(t.completed as f64 / due as f64);
+        }
         let sender = f.sender.as_ref()?;
         let asked = sender.asked_packets_per_second.filter(|a| *a > 0.0)?;
         let reached = sender.packets_per_second? / asked;
@@ -447,11 +465,11 @@ fn asked_rate_was_reached(record: &Record) -> bool {
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
-        None => c.transport.datagrams() || c.spacing.moments().mean_ns.is_some(),
+        None => c.transport.datagrams() || c.intervals().moments().mean_ns.is_some(),
     });
     limited
         && !record.flows.is_empty()
-        && record.flows.iter().all(|f| paced(f).is_some_and(|r| r >= REACHED))
+        && record.flows.iter().all(|f| paced(f).is_some_and(|r| (REACHED..=EXCEEDED).contains(&r)))
 }
 
 /// The most frequent limit of the sender in the TCP samples, and its fraction of the samples.

@@ -1,5 +1,6 @@
 //! The page of one run.
 
+use weir_model::metric::are_echo;
 use weir_model::plan::Direction;
 use weir_model::record::{ClockRelation, CommandTime, Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
@@ -186,27 +187,39 @@ fn headlines(record: &Record) -> Vec<Headline> {
 /// The headlines of flows of transactions.
 fn transactions(flows: &[&Flow]) -> [Headline; 2] {
     let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
-    let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
+    let is_echo = are_echo(flows.iter().copied());
+    let answered = if is_echo {
+        let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
+        let requests = completed.saturating_add(failed);
+        let ratio = (requests > 0).then(|| failed as f64 / requests as f64);
+        let [completed, requests] = [completed, requests].map(|n| Quantity::Count.format(n as f64));
+        Headline::new(
+            "Answered",
+            Some(format!("{completed} of {requests}")),
+            ratio.map(|r| format!("{} lost", Quantity::Ratio.format(r))).unwrap_or_default(),
+        )
+    } else {
+        let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
+        Headline::new(
+            "Transactions",
+            rate.map(|rate| Quantity::TransactionsPerSecond.format(rate)),
+            format!("{} failed", Quantity::Count.format(failed as f64)),
+        )
+    };
     let times: Vec<_> = all().filter_map(|t| t.response_time.as_ref()).collect();
     let slowest = times.iter().max_by(|a, b| phrases::middle(a).total_cmp(&phrases::middle(b)));
-    let kind = match slowest.is_none_or(|d| d.p50_seconds.is_some()) {
-        true => "Response time, median",
-        false => "Response time, mean",
-    };
+    let middle = if slowest.is_none_or(|d| d.p50_seconds.is_some()) { "median" } else { "mean" };
+    let time = if is_echo { "Round trip" } else { "Response time" };
     let p99 = slowest.and_then(|d| d.p99_seconds).map(|p99| Quantity::Seconds.format(p99));
     let mut note: Vec<String> = p99.map(|p99| format!("p99 {p99}")).into_iter().collect();
     if times.len() > 1 {
         note.push("slowest flow".into());
     }
     [
+        answered,
         Headline::new(
-            "Transactions",
-            rate.map(|rate| Quantity::TransactionsPerSecond.format(rate)),
-            format!("{} failed", Quantity::Count.format(failed as f64)),
-        ),
-        Headline::new(
-            kind,
+            &format!("{time}, {middle}"),
             slowest.map(|d| Quantity::Seconds.format(phrases::middle(d))),
             note.join(", "),
         ),
@@ -333,10 +346,12 @@ fn conditions(record: &Record) -> Section {
     let mut facts: Vec<(String, String)> = vec![];
     let mut fact = |name: &str, text: String| facts.push((name.into(), text));
     let related = |clock: Option<&ClockRelation>| clock.map_or("not related".into(), clocks);
-    if record.servers.is_empty() {
+    // One clock measures the round trips of echo.
+    let has_clocks = !are_echo(&record.flows);
+    if record.servers.is_empty() && has_clocks {
         fact("Clocks", related(record.clock.as_ref()));
     }
-    for server in &record.servers {
+    for server in record.servers.iter().filter(|_| has_clocks) {
         fact(&format!("Clock of {}", server.name), related(server.clock.as_ref()));
     }
     match &record.time_source {

@@ -27,7 +27,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
         }
     };
     let mut series: Vec<(String, Vec<Point>)> = vec![];
-    for run in &step.runs {
+    for run in step.counted_runs() {
         let (Some(x), Some(loss)) = (run.metrics.get(metric), run.metrics.get("loss")) else {
             continue;
         };
@@ -66,7 +66,8 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
 /// The values of the search's own axes, without the load of a trial.
 pub(super) fn name_of(step: &StepOutcome, at: &BTreeMap<String, String>) -> String {
     let load = step.axes.last();
-    let values = at.iter().filter(|(axis, _)| Some(*axis) != load).map(|(_, value)| value.clone());
+    let own = at.iter().filter(|(axis, _)| Some(*axis) != load);
+    let values = own.map(|(axis, value)| format!("{axis}={value}"));
     values.collect::<Vec<_>>().join(" ")
 }
 
@@ -93,6 +94,7 @@ mod tests {
             unit: "packets_per_second".into(),
             ..Found::default()
         };
+        let repeated = RunRef { superseded: true, ..run(20.0, 0.9, "500") };
         let step = StepOutcome {
             name: "s".into(),
             action: "search".into(),
@@ -100,7 +102,7 @@ mod tests {
             reason: None,
             code: None,
             seconds: 1.0,
-            runs: vec![run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
+            runs: vec![repeated, run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
             left_out: vec![],
             tools: vec![],
             axes: vec!["size".into(), "rate".into()],
@@ -115,7 +117,7 @@ mod tests {
         };
         let figure = trials(&step, 0).unwrap();
         let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["500", "2"]);
+        assert_eq!(names, ["size=500", "size=2"]);
         let points: Vec<(f64, f64, bool)> =
             figure.series[0].points.iter().map(|p| (p.x, p.y, p.host_limited)).collect();
         assert_eq!(points, [(10.0, 0.0, false), (20.0, 0.5, true)]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit};
+use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit, are_echo};
 use weir_model::plan::Direction;
 use weir_model::record::{
     CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, PathDelaySource, Record, Sums,
@@ -53,7 +53,17 @@ fn metrics(group: Group) -> impl Iterator<Item = &'static Definition> {
 
 /// The column of a metric; times of one group share their unit.
 fn column(m: &Definition) -> Column {
-    let column = figures(m.label, quantity(m.unit));
+    column_of(m, &[])
+}
+
+/// The same of a table of these flows.
+fn column_of(m: &Definition, flows: &[Flow]) -> Column {
+    let quantity = match quantity(m.unit) {
+        // A reply is a packet.
+        TransactionsPerSecond if are_echo(flows) => PacketsPerSecond,
+        quantity => quantity,
+    };
+    let column = figures(m.label_of(flows), quantity);
     match (m.unit, m.group) {
         (Unit::Seconds, Group::Variation) => column.group("variation"),
         (Unit::Seconds, Group::Bursts) => column.group("bursts"),
@@ -239,7 +249,7 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
             if let Read::Flows(get, _) = m.read
                 && let Some(delay) = get(f)
             {
-                add(flow_head(f), m.label, delay);
+                add(flow_head(f), m.label_of([f]), delay);
             }
         }
     }
@@ -369,8 +379,9 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
 
 /// Transactions of each flow that consists of them.
 pub(super) fn transactions(record: &Record) -> Option<Grid> {
+    let what = if are_echo(&record.flows) { "Echo requests" } else { "Transactions" };
     let mut grid = Grid::new(
-        &caption("Transactions of each flow", record.flows.len()),
+        &caption(&format!("{what} of each flow"), record.flows.len()),
         flow_columns()
             .into_iter()
             .chain([
@@ -379,7 +390,7 @@ pub(super) fn transactions(record: &Record) -> Option<Grid> {
                 figures("Response", Bytes),
                 figures("In progress", Count),
             ])
-            .chain(metrics(Group::Transactions).map(column))
+            .chain(metrics(Group::Transactions).map(|m| column_of(m, &record.flows)))
             .chain([Column::text("Failed by reason")]),
     );
     for f in record.flows.iter().take(ROWS) {

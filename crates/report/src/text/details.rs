@@ -7,13 +7,14 @@ mod host;
 mod sending;
 mod times;
 mod transactions;
+mod transfers;
 
 use weir_model::counted;
 use weir_model::impairment::COUNTERS;
 
 use weir_model::record::{
-    CommandTime, DataSource, Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record,
-    Triangulation,
+    CommandTime, DataSource, EcnCounts, Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver,
+    Record, Triangulation,
 };
 
 use arrivals::{loss, packets, plain_values, verified};
@@ -21,6 +22,7 @@ use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
 use transactions::transactions;
+use transfers::transfers;
 
 use super::TextOptions;
 use super::wrap::hanging;
@@ -77,6 +79,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let mut items = Items { out: String::new(), options, each };
     let flows = &record.flows;
     transactions(&mut items, flows);
+    transfers(&mut items, flows);
     let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);
@@ -92,6 +95,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     pacing(&mut items, flows);
     ways(&mut items, flows);
     checksums(&mut items, flows);
+    codepoints(&mut items, flows);
     memberships(&mut items, flows);
     cpu(&mut items, record);
     link(&mut items, record);
@@ -178,6 +182,28 @@ fn checksums(items: &mut Items, flows: &[Flow]) {
     };
     // All flows of a test that is run by hand have the same.
     items.per_flow("Checksum", flows, one, |flows| flows.first().and_then(one));
+}
+
+/// The ECN codepoints with which datagrams arrived, of flows that were sent as ECN-capable.
+fn codepoints(items: &mut Items, flows: &[Flow]) {
+    let text = |flows: &[Flow]| {
+        let all = || flows.iter().filter_map(|f| f.receiver.as_ref()?.ecn.as_ref());
+        let sum =
+            |count: fn(&EcnCounts) -> u64| all().fold(0u64, |s, e| s.saturating_add(count(e)));
+        all().next()?;
+        let counts = [
+            ("CE", sum(|e| e.ce_packets)),
+            ("ECT(0)", sum(|e| e.ect0_packets)),
+            ("ECT(1)", sum(|e| e.ect1_packets)),
+            ("not ECN-capable", sum(|e| e.not_ect_packets)),
+        ];
+        // CE is what is looked for: its absence is a result.
+        let shown = counts.iter().enumerate().filter(|(i, (_, n))| *i == 0 || *n > 0);
+        let shown: Vec<String> =
+            shown.map(|(_, (name, n))| format!("{} {name}", counted(*n, "packet"))).collect();
+        Some(shown.join(", "))
+    };
+    items.per_flow("ECN", flows, |flow| text(std::slice::from_ref(flow)), text);
 }
 
 /// The group of each receiver, and when it joined and left.
@@ -269,7 +295,7 @@ fn receivers(flows: &[Flow]) -> impl Iterator<Item = (&Flow, &Receiver)> {
 }
 
 /// `median 3 (1 to 9, 1000 flows)`.
-fn spread(values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Option<String> {
+fn spread(values: impl Iterator<Item = f64>, show: impl Fn(f64) -> String) -> Option<String> {
     let mut values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     values.sort_by(f64::total_cmp);
     let (first, last) = (values.first()?, values.last()?);

@@ -57,7 +57,8 @@ pub(super) enum Values {
 pub(super) struct Layout {
     tcp: bool,
     udp: bool,
-    transactions: bool,
+    /// Name of the column of transactions.
+    transactions: Option<&'static str>,
     both_directions: bool,
     options: TextOptions,
 }
@@ -68,12 +69,15 @@ impl Layout {
         options: &TextOptions,
     ) -> Self {
         let (mut tcp, mut udp, mut forward, mut reverse) = (false, false, false, false);
-        let mut transactions = false;
+        let mut transactions = None;
         for flow in flows {
             let (has_tcp, has_udp) = flow.kinds();
             tcp |= has_tcp;
             udp |= has_udp;
-            transactions |= flow.shape.has_transactions();
+            if flow.shape.has_transactions() {
+                let name = if flow.transport.echoes() { "Replies/s" } else { "Transactions/s" };
+                transactions = transactions.or(Some(name));
+            }
             match flow.direction {
                 Direction::Forward => forward = true,
                 Direction::Reverse => reverse = true,
@@ -91,8 +95,8 @@ impl Layout {
         }
         out += " Interval           Transfer  ";
         out += &format!("{:<width$}", "Bitrate", width = self.options.units.rate_width());
-        if self.transactions {
-            out += "  Transactions/s";
+        if let Some(name) = self.transactions {
+            out += &format!("  {name:>14}");
         }
         if self.tcp {
             let of = match values {
@@ -129,7 +133,7 @@ impl Layout {
         let cell = |shown: bool, value: Option<String>| {
             value.unwrap_or_else(|| if shown { "-".into() } else { String::new() })
         };
-        if self.transactions {
+        if self.transactions.is_some() {
             out += &format!("  {:>14}", cell(false, line.transactions_per_second.map(pps)));
         }
         let tcp = line.tcp && line.end != Some(End::Receiver);
@@ -179,6 +183,8 @@ pub struct IntervalTable {
     layout: Layout,
     flows: BTreeMap<u32, FlowMeta>,
     show_flows: bool,
+    /// Echo has no receiver with figures of its own.
+    is_echo: bool,
 }
 
 impl IntervalTable {
@@ -188,6 +194,7 @@ impl IntervalTable {
             layout: Layout::new(flows, options),
             flows: flows.iter().map(|f| (f.id, f.clone())).collect(),
             show_flows: options.verbose || flows.len() <= FLOWS_SHOWN,
+            is_echo: flows.iter().any(|f| f.transport.echoes()),
         }
     }
 
@@ -247,7 +254,8 @@ impl IntervalTable {
         let lost = receiver.and_then(|r| r.lost_packets);
         let earlier = receiver.and_then(|r| r.earlier_lost_packets);
         let earlier = earlier.map_or(String::new(), |n| format!("({n:+} lost earlier)"));
-        let notes = [note.to_string(), end_note(ends), flows_note(ends), earlier];
+        let end = if self.is_echo { String::new() } else { end_note(ends) };
+        let notes = [note.to_string(), end, flows_note(ends), earlier];
         let note = notes.into_iter().filter(|n| !n.is_empty()).collect::<Vec<_>>().join(" ");
         self.layout.line(&Line {
             id,
@@ -261,7 +269,10 @@ impl IntervalTable {
             retransmits: sender.and_then(|s| s.retransmits),
             cwnd_bytes: sender.and_then(|s| s.cwnd_bytes),
             rtt_seconds: sender.and_then(|s| s.rtt_seconds),
-            transactions_per_second: sender.and_then(|s| s.transactions_per_second),
+            // The client counts them, whichever end sends the data.
+            transactions_per_second: [sender, receiver]
+                .into_iter()
+                .find_map(|end| end?.transactions_per_second),
             jitter_seconds: receiver.and_then(|r| r.jitter_seconds),
             lost_packets: lost,
             end: None,
@@ -271,7 +282,7 @@ impl IntervalTable {
     }
 }
 
-/// A note about the end end_note figure is shown, if it is not the receiver.
+/// A note about the end whose figure is shown, if it is not the receiver.
 fn end_note(ends: &IntervalEnds) -> String {
     match (&ends.sender, &ends.receiver) {
         (_, Some(_)) => String::new(),

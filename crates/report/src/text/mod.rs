@@ -11,7 +11,7 @@ pub use summary::summary;
 pub use wrap::hanging;
 
 use weir_model::counted;
-use weir_model::names::UNIX;
+use weir_model::names::HostKind;
 use weir_model::plan::{Direction, Server, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
@@ -64,8 +64,8 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             let labels: Vec<String> = servers.iter().map(Server::label).collect();
             format!("{} servers: {}", servers.len(), labels.join(", "))
         }
-        // The path of a Unix socket has no port.
-        [one] if one.host.starts_with(UNIX) => one.host.clone(),
+        // Only a host of a network has a port.
+        [one] if HostKind::of(&one.host) != HostKind::Network => one.host.clone(),
         _ if plan.connections.iter().any(|c| c.transport.echoes()) => {
             format!("{} by ICMP echo", plan.host.as_deref().unwrap_or("the host"))
         }
@@ -104,6 +104,10 @@ fn describe(flow: &FlowMeta) -> String {
     let is_stream = !flow.shape.has_transactions();
     let mut text = match is_stream {
         true => format!("{} {}", flow.transport, flow.direction),
+        // Only transfers have a direction.
+        false if flow.direction == Direction::Reverse => {
+            format!("{} {} {}", flow.transport, flow.shape, flow.direction)
+        }
         false => format!("{} {}", flow.transport, flow.shape),
     };
     if let Some(host) = &flow.host {
@@ -187,6 +191,7 @@ fn length(start: &Start) -> String {
             (_, _, Some(packets)) => {
                 // -k counts writes of a stream.
                 let units = match c.shape.has_transactions() {
+                    true if c.shape.has_volumes() => "transfers",
                     true => "transactions",
                     false => c.transport.name().unit_of_payload(),
                 };

@@ -40,6 +40,7 @@ fn text() {
     golden("tcp_bidir.txt", &terminal(&support::tcp_bidir(), &plain));
     golden("tcp_bidir_verbose.txt", &terminal(&support::tcp_bidir(), &verbose));
     golden("transactions.txt", &terminal(&support::transactions(), &plain));
+    golden("echo.txt", &terminal(&support::echo(), &plain));
     golden("partial.txt", &terminal(&support::partial(), &plain));
     golden("thousand.txt", &terminal(&support::thousand(), &plain));
 }

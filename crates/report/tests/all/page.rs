@@ -244,6 +244,21 @@ fn golden_of_transactions() {
     golden("transactions.md", &markdown(&of_run(&record)));
 }
 
+/// Echo requests have round trips, and no clocks that matter.
+#[test]
+fn golden_of_echo() {
+    let record = support::echo();
+    let figures: Vec<_> = figures_of_run(&record).into_iter().map(|f| f.id).collect();
+    for id in ["replies", "round-trip-histogram"] {
+        assert!(figures.iter().any(|figure| figure == id), "{id}: {figures:?}");
+    }
+    let page = markdown(&of_run(&record));
+    for word in ["Response time", "ransactions", "Clock"] {
+        assert!(!page.contains(word), "{word}: {page}");
+    }
+    golden("echo.md", &page);
+}
+
 #[test]
 fn runs_are_compared_and_warnings_keep_their_run() {
     let runs = [support::everything(), support::udp_loss(), support::tcp_bidir()];

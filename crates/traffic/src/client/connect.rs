@@ -103,10 +103,15 @@ pub(super) fn refused(address: Address, code: &str, text: &str) -> TrafficError 
     }
 }
 
-/// Local address to bind to for a peer of this family.
-pub(crate) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
+/// Local address to bind to for a peer of this family, for the connection that is `turn`, counted from 0.
+pub(crate) fn bind_address(
+    plan: &Plan,
+    peer: SocketAddr,
+    turn: u64,
+    port: u16,
+) -> Option<SocketAddr> {
     let ip: IpAddr = match plan.bind {
-        Some(ip) => ip,
+        Some(sources) => sources.in_turn(turn),
         None if port == 0 => return None,
         None if peer.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
         None => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -116,7 +121,7 @@ pub(crate) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<S
 
 async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, TrafficError> {
     let plan = &config.plan;
-    if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
+    if plan.bind.is_some_and(|b| b.first().is_ipv4() != address.is_ipv4()) {
         return Err(TrafficError::Input {
             field: "bind",
             given: plan.bind.map(|b| b.to_string()).unwrap_or_default(),
@@ -124,14 +129,30 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         });
     }
     let options = TcpOptions {
-        bind: bind_address(plan, address, 0),
+        bind: bind_address(plan, address, 0, 0),
         device: plan.device.clone(),
         nodelay: true,
         keepalive_seconds: Some(15),
         nonblocking: true,
         ..TcpOptions::default()
     };
-    established(address, &options, config.connect_timeout).await
+    established(address, &options, config.connect_timeout).await.map_err(|error| match error {
+        TrafficError::Connect { address, reason } if reason == REFUSED => {
+            let reason = format!("{reason}; `weir serve` starts a server there");
+            TrafficError::Connect { address, reason }
+        }
+        error => error,
+    })
+}
+
+/// What a host answers where nothing listens.
+const REFUSED: &str = "connection refused: nothing listens on this port";
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => REFUSED.into(),
+        _ => error.to_string(),
+    }
 }
 
 /// A connection accepted by the peer within `timeout`.
@@ -145,7 +166,7 @@ pub(crate) async fn established(
         weir_net::tcp::TcpStream::start_connect(address, options).map_err(|e| match e {
             // No route, or refused immediately: unreachable, like an address that does not answer.
             weir_net::Error::System { operation: "connect to", source, .. } => {
-                failed(source.to_string())
+                failed(reason(&source))
             }
             e => TrafficError::from(e),
         })?;
@@ -156,7 +177,7 @@ pub(crate) async fn established(
     };
     match tokio::time::timeout(timeout, connecting).await {
         Ok(Ok(())) => Ok(stream),
-        Ok(Err(e)) => Err(failed(e.to_string())),
+        Ok(Err(e)) => Err(failed(reason(&e))),
         Err(_) => Err(failed(format!("no answer within {} s", timeout.as_secs_f64()))),
     }
 }

@@ -75,7 +75,7 @@ impl Probes {
             timestamps: true,
             nonblocking: true,
             device: plan.device.clone(),
-            ..UdpOptions::bind(bind_address(plan, server, 0).unwrap_or(any))
+            ..UdpOptions::bind(bind_address(plan, server, 0, 0).unwrap_or(any))
         };
         let socket = UdpSocket::open(&options).ok()?;
         let hello = |flow| ControlDatagram {
@@ -87,11 +87,9 @@ impl Probes {
             t2_ns: 0,
             t3_ns: 0,
         };
-        let sockets = [socket];
-        if say_hello(&sockets, &[0], &key, hello, &clock, patience_ns).ok()?.is_some() {
+        if say_hello(&[&socket], &[0], &key, hello, &clock, patience_ns).ok()?.is_some() {
             return None;
         }
-        let [socket] = sockets;
         let state = Arc::new(Mutex::new(State {
             estimator: Some(ClockEstimator::new()),
             ..State::default()

@@ -1,9 +1,9 @@
 //! The client: requests a session, sets up the flows, relates the clocks, reports intervals, and makes the record of
 //! both ends' measurements.
 
+mod alone;
 mod commands;
 pub(crate) mod connect;
-mod echo;
 mod latency;
 mod setup;
 mod several;

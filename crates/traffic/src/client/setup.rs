@@ -11,9 +11,10 @@ use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::socket::borrow;
 use weir_net::tcp::{TcpOptions, TcpStream};
-use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_net::udp::{RecvBatch, UdpOptions, UdpSocket};
 use weir_wire::control::Opened;
-use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, LEN};
+use weir_wire::ethernet::{Endpoint, mac_text, parse_mac};
 use weir_wire::preface::{DATA_LEN, DataPreface};
 
 use super::connect::bind_address;
@@ -23,7 +24,7 @@ use crate::engine::{Dial, Engine, Events, Link};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::{ClientSignals, Feedback};
-use crate::transport::{self, DatagramSocket, DatagramTransport, StreamTransport};
+use crate::transport::{self, DatagramSocket, DatagramTransport, LinkEnd, StreamTransport};
 use crate::{Address, TrafficError};
 
 /// A hello that is not answered is retransmitted after this time.
@@ -68,6 +69,7 @@ impl Setup<'_> {
         let streams: Vec<_> =
             specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
         let mut flows = self.datagrams(&datagrams, specs.len())?;
+        flows.extend(self.frames(specs)?);
         flows.extend(self.streams(&streams)?);
         let mut group_streams: HashMap<u32, GroupStream> =
             self.plan.group_streams().into_iter().collect();
@@ -96,13 +98,13 @@ impl Setup<'_> {
         if specs.is_empty() {
             return Ok(vec![]);
         }
-        let key = DatagramKey::for_session(&self.facts.key);
         let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
         let mut sockets = Vec::with_capacity(specs.len());
         for (spec, transport) in specs {
             let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
             let remote = self.at(port).ip_or_none();
-            let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
+            let local =
+                bind_address(self.plan, remote, 0, spec.connection.client_port().unwrap_or(0));
             let any = UdpOptions::connect(remote).bind;
             let receives = receives(spec);
             let options = UdpOptions {
@@ -112,6 +114,23 @@ impl Setup<'_> {
             };
             sockets.push(UdpSocket::open(&options).map_err(|e| Self::failed(spec, e))?);
         }
+        let ids: Vec<u32> = specs.iter().map(|(s, _)| s.id).collect();
+        let greeted: Vec<&dyn DatagramSocket> = sockets.iter().map(|s| s as _).collect();
+        if let Some(flow) = self.greet(&greeted, &ids)? {
+            let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
+            return Err(TrafficError::UdpBlocked { port, address: self.server });
+        }
+        let flows = specs.iter().zip(sockets);
+        Ok(flows.map(|((spec, _), socket)| self.on_socket(spec, Arc::new(socket))).collect())
+    }
+
+    /// Proves the address of each flow's socket to the server; `Some`: the first flow without an answer.
+    fn greet(
+        &self,
+        sockets: &[&dyn DatagramSocket],
+        flows: &[u32],
+    ) -> Result<Option<u32>, TrafficError> {
+        let key = DatagramKey::for_session(&self.facts.key);
         let hello = |flow| ControlDatagram {
             kind: DatagramKind::Hello,
             flow,
@@ -121,15 +140,56 @@ impl Setup<'_> {
             t2_ns: 0,
             t3_ns: 0,
         };
-        let ids: Vec<u32> = specs.iter().map(|(s, _)| s.id).collect();
-        let unanswered = say_hello(&sockets, &ids, &key, hello, self.clock(), HELLO_PATIENCE_NS)
-            .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?;
-        if let Some(flow) = unanswered {
-            let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
-            return Err(TrafficError::UdpBlocked { port, address: self.server });
+        say_hello(sockets, flows, &key, hello, self.clock(), HELLO_PATIENCE_NS)
+            .map_err(|e| TrafficError::system("waiting for hellos", e))
+    }
+
+    /// The flows that are sent as frames of the link to the server.
+    fn frames(&self, all: &[FlowSpec]) -> Result<Vec<Flow>, TrafficError> {
+        let specs: Vec<&FlowSpec> = transport::frames(all).collect();
+        let Some(first) = specs.first() else { return Ok(vec![]) };
+        let protocol = |reason: &str| TrafficError::Protocol {
+            address: self.server,
+            reason: reason.to_owned(),
+        };
+        let link = LinkEnd::towards(self.server.ip_or_none(), self.plan.device.as_deref())
+            .map_err(|e| Self::failed(first, e))?;
+        let mac = self.opened.mac.as_deref().and_then(parse_mac);
+        let mac = mac.ok_or_else(|| protocol("a session without a MAC address for its frames"))?;
+        let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
+        let mut sockets: Vec<Arc<dyn DatagramSocket>> = Vec::with_capacity(specs.len());
+        for spec in &specs {
+            let port = own_ports.get(&spec.id).copied();
+            let port = port.ok_or_else(|| protocol("a flow of frames without a number"))?;
+            let far = Endpoint { mac, port };
+            if !far.is_unicast() {
+                return Err(protocol("frames to a group of hosts"));
+            }
+            let mut near = link.endpoint()?;
+            // On loopback each end would take the other's frames for its own.
+            if near == far {
+                near.port = near.port.wrapping_add(1);
+            }
+            let socket = link.connect(spec, near, far, receives(spec), all.len());
+            sockets.push(Arc::new(socket.map_err(|e| Self::failed(spec, e))?));
         }
-        let flows = specs.iter().zip(sockets);
-        Ok(flows.map(|((spec, _), socket)| self.on_socket(spec, Arc::new(socket))).collect())
+        let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
+        let greeted: Vec<&dyn DatagramSocket> = sockets.iter().map(|s| &**s).collect();
+        if let Some(flow) = self.greet(&greeted, &ids)? {
+            let name = specs.iter().find(|s| s.id == flow).map_or("", |s| s.name.as_str());
+            return Err(TrafficError::Flow {
+                code: "frames-blocked",
+                flow,
+                name: name.to_owned(),
+                reason: format!(
+                    "{} answers by TCP, but no hello came back within 2 s as an Ethernet frame (EtherType 0x88B5) from {} through {}: frames must pass between the two interfaces",
+                    self.server,
+                    mac_text(mac),
+                    link.name()
+                ),
+            });
+        }
+        Ok(specs.iter().zip(sockets).map(|(spec, s)| self.on_socket(spec, s)).collect())
     }
 
     /// A datagram flow on its socket.
@@ -217,8 +277,9 @@ impl Setup<'_> {
     ) -> TcpOptions {
         let sends = spec.connection.direction == Direction::Forward;
         let port = spec.connection.client_port().unwrap_or(0);
+        let turn = u64::from(spec.id - 1);
         TcpOptions {
-            bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, port)),
+            bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, turn, port)),
             device: self.plan.device.clone(),
             nonblocking: true,
             ..transport.options(spec, sends)
@@ -247,6 +308,10 @@ impl Setup<'_> {
                 spec: spec.clone(),
                 server: remote,
                 options: self.stream_options(spec, transport, remote),
+                sources: self.plan.bind,
+                ports: spec.connection.client_ports(),
+                // Flows begin at different addresses and ports.
+                turn: u64::from(spec.id - 1),
                 preface: self.preface(spec),
             })
         });
@@ -333,7 +398,7 @@ fn receives(spec: &FlowSpec) -> bool {
 /// Sends hellos until each socket has received an acknowledgement. `Some`: the first flow without one, after none has
 /// arrived on any socket for `patience_ns`.
 pub(super) fn say_hello(
-    sockets: &[UdpSocket],
+    sockets: &[&dyn DatagramSocket],
     flows: &[u32],
     key: &DatagramKey,
     hello: impl Fn(u32) -> ControlDatagram,
@@ -342,7 +407,7 @@ pub(super) fn say_hello(
 ) -> std::io::Result<Option<u32>> {
     let poller = Poller::new()?;
     for (i, socket) in sockets.iter().enumerate() {
-        poller.add(socket, i as u64, Interest::READ)?;
+        poller.add(*socket, i as u64, Interest::READ)?;
     }
     let mut open = vec![true; sockets.len()];
     let mut left = sockets.len();
@@ -351,7 +416,7 @@ pub(super) fn say_hello(
     // Each answer shows that the path is open, so it restarts the timeout.
     let mut last_answer = begun;
     let mut next_round = begun;
-    let mut buffer = [0; 128];
+    let mut batch = RecvBatch::new(8, 2 * LEN);
     while left > 0 {
         let now = clock.monotonic_ns();
         if now.saturating_sub(last_answer) >= patience_ns {
@@ -360,19 +425,21 @@ pub(super) fn say_hello(
         if now >= next_round {
             for (i, socket) in sockets.iter().enumerate().filter(|(i, _)| open[*i]) {
                 // An ICMP error for an earlier hello shows here; the peer may still come up.
-                let _ = socket.send(&hello(flows[i]).encode(key));
+                let _ = socket.send_control(&hello(flows[i]).encode(key));
             }
             next_round = clock.monotonic_ns() + HELLO_RETRY_NS;
         }
         poller.wait(&mut events, Some(next_round.saturating_sub(clock.monotonic_ns())))?;
         for event in events.iter() {
             let i = event.token as usize;
-            while let Ok((n, _)) = sockets[i].recv_from(&mut buffer) {
-                let Ok(d) = ControlDatagram::decode(&buffer[..n], key) else { continue };
-                if d.kind == DatagramKind::HelloAck && d.flow == flows[i] && open[i] {
-                    open[i] = false;
-                    left -= 1;
-                    last_answer = clock.monotonic_ns();
+            while sockets[i].recv_batch(&mut batch).is_ok() {
+                for message in batch.messages() {
+                    let Ok(d) = ControlDatagram::decode(message.data, key) else { continue };
+                    if d.kind == DatagramKind::HelloAck && d.flow == flows[i] && open[i] {
+                        open[i] = false;
+                        left -= 1;
+                        last_answer = clock.monotonic_ns();
+                    }
                 }
             }
         }

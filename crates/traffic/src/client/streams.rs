@@ -92,7 +92,7 @@ impl Inner {
         }
         let to = destination(spec, through.index);
         let port = spec.connection.client_port().unwrap_or(0);
-        let bind = bind_address(plan, to, port).unwrap_or(UdpOptions::connect(to).bind);
+        let bind = bind_address(plan, to, 0, port).unwrap_or(UdpOptions::connect(to).bind);
         let options = transport.sender(spec, bind, &through);
         let device = plan.device.clone().or(options.device);
         let socket = UdpSocket::open(&UdpOptions { device, ..options });

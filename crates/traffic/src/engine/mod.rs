@@ -28,7 +28,7 @@ pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::ReceiveFlow;
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
-pub(crate) use transact::{Accepted, Dial, Link, Side, TransactFlow};
+pub(crate) use transact::{Accepted, Dial, Link, Side, TransactFlow, TransferRole};
 use worker::Worker;
 
 use crate::TrafficError;

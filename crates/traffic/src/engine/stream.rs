@@ -1,13 +1,17 @@
 //! The worker of streams, either direction, on non-blocking sockets.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{NextSend, Sending, StreamPool, StreamReceiving};
+use weir_flow::{AlignedBytes, NextSend, Sending, StreamPool, StreamReceiving};
 use weir_model::content::Content;
+use weir_model::plan::Alignment;
 use weir_model::record::TcpSample;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
@@ -53,11 +57,13 @@ pub(crate) enum StreamRole {
         content: Content,
         seed: u64,
         zero_copy: bool,
+        align: Option<Alignment>,
         samples: Arc<Mutex<TcpSamples>>,
     },
     Receive {
         state: Arc<Mutex<StreamReceiving>>,
         discard: bool,
+        align: Option<Alignment>,
     },
 }
 
@@ -101,14 +107,37 @@ struct Slot {
     at: u64,
     /// Remaining bytes of a started write.
     left: usize,
+    /// A part of that write was accepted.
+    is_partial: bool,
     waits_writable: bool,
     done: bool,
 }
 
 struct Shared {
-    pools: HashMap<(ContentKey, u64, usize), StreamPool>,
+    pools: HashMap<(ContentKey, u64, usize, Option<Alignment>), StreamPool>,
     files: HashMap<(ContentKey, u64), Arc<MemFile>>,
-    buffer: Vec<u8>,
+    /// Buffers of reads, and of writes whose content is not aligned in its pool.
+    reads: Buffer,
+    writes: Buffer,
+}
+
+/// A buffer, replaced when a flow needs a longer one or another alignment.
+struct Buffer {
+    bytes: AlignedBytes,
+    align: Option<Alignment>,
+}
+
+impl Buffer {
+    fn empty() -> Buffer {
+        Buffer { bytes: AlignedBytes::new(0, None), align: None }
+    }
+
+    fn of(&mut self, length: usize, align: Option<Alignment>) -> &mut [u8] {
+        if self.bytes.len() < length || align.is_some() && align != self.align {
+            *self = Buffer { bytes: AlignedBytes::new(length, align), align };
+        }
+        &mut self.bytes[..length]
+    }
 }
 
 /// Maximum length of the file that zero-copy sending takes from, which is a multiple of the content's period.
@@ -119,7 +148,12 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
     let mut events = PollEvents::new(256);
-    let mut shared = Shared { pools: HashMap::new(), files: HashMap::new(), buffer: vec![] };
+    let mut shared = Shared {
+        pools: HashMap::new(),
+        files: HashMap::new(),
+        reads: Buffer::empty(),
+        writes: Buffer::empty(),
+    };
     let mut next_tick = 0u64;
     loop {
         let now = clock.monotonic_ns();
@@ -176,8 +210,14 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                         ));
                         continue;
                     }
-                    let slot =
-                        Slot { flow, at: u64::MAX, left: 0, waits_writable: false, done: false };
+                    let slot = Slot {
+                        flow,
+                        at: u64::MAX,
+                        left: 0,
+                        is_partial: false,
+                        waits_writable: false,
+                        done: false,
+                    };
                     let slot = flows.entry(token).insert_entry(slot).into_mut();
                     serve(token, slot, &mut shared, &mut heap, inbox, clock);
                     next_tick = 0;
@@ -194,6 +234,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                     if flows.is_empty() {
                         shared.pools.clear();
                         shared.files.clear();
+                        shared.writes = Buffer::empty();
                         heap.clear();
                     }
                 }
@@ -313,7 +354,7 @@ fn set_interest(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: b
 
 fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Send { state, content, seed, zero_copy, .. } = &flow.role else {
+    let StreamRole::Send { state, content, seed, zero_copy, align, .. } = &flow.role else {
         return Outcome::Done;
     };
     let mut state = lock(state);
@@ -358,18 +399,30 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             let left = usize::try_from(file.len() - offset).unwrap_or(usize::MAX);
             flow.socket.send_file(&file, offset, slot.left.min(left))
         } else {
-            let key = (content_key(*content), *seed, most);
+            let key = (content_key(*content), *seed, most, *align);
             // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
             if shared.pools.len() >= MAX_POOLS && !shared.pools.contains_key(&key) {
                 shared.pools.clear();
             }
-            let pool =
-                shared.pools.entry(key).or_insert_with(|| StreamPool::new(*content, *seed, most));
-            flow.socket.send(pool.at(position, slot.left))
+            let pool = shared
+                .pools
+                .entry(key)
+                .or_insert_with(|| StreamPool::aligned(*content, *seed, most, *align));
+            let bytes = pool.at(position, slot.left);
+            match align.filter(|a| !slot.is_partial && a.padding(bytes.as_ptr().addr()) > 0) {
+                None => flow.socket.send(bytes),
+                Some(_) => {
+                    let buffer = shared.writes.of(most, *align);
+                    let aligned = &mut buffer[..bytes.len()];
+                    aligned.copy_from_slice(bytes);
+                    flow.socket.send(aligned)
+                }
+            }
         };
         match result {
             Ok(sent) => {
                 slot.left -= sent;
+                slot.is_partial = slot.left > 0;
                 turn += sent;
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
@@ -406,10 +459,8 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
 
 fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Receive { state, discard } = &flow.role else { return Outcome::Done };
-    if shared.buffer.is_empty() {
-        shared.buffer.resize(READ_BYTES, 0);
-    }
+    let StreamRole::Receive { state, discard, align } = &flow.role else { return Outcome::Done };
+    let buffer = shared.reads.of(READ_BYTES, *align);
     let mut turn = 0;
     let mut state = lock(state);
     let turn_limit = if *discard { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
@@ -418,7 +469,7 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
         let (most, result) = if discards {
             (DISCARD_BYTES, flow.socket.recv_discard(DISCARD_BYTES))
         } else {
-            (READ_BYTES, flow.socket.recv(&mut shared.buffer))
+            (READ_BYTES, flow.socket.recv(buffer))
         };
         match result {
             Ok(0) => {
@@ -428,7 +479,7 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             }
             Ok(n) => {
                 turn += n;
-                state.on_read(n, (!discards).then(|| &shared.buffer[..n]), clock.monotonic_ns());
+                state.on_read(n, (!discards).then(|| &buffer[..n]), clock.monotonic_ns());
                 if n < most {
                     // It is empty now: the poller reports when there is more.
                     return Outcome::Blocked;

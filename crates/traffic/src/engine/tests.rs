@@ -144,7 +144,7 @@ impl Bench {
 
     fn stream(&self, id: u32, socket: TcpStream) -> Arc<Mutex<StreamReceiving>> {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
-        let role = StreamRole::Receive { state: state.clone(), discard: false };
+        let role = StreamRole::Receive { state: state.clone(), discard: false, align: None };
         let events = self.events.clone();
         let spec = spec(id, TransportName::Tcp);
         let transport = crate::transport::stream(&spec).unwrap();
@@ -279,6 +279,7 @@ fn server(
         request,
         response,
         number: request.min(response).min(8),
+        transfers: None,
         events: bench.events.clone(),
     });
     (state, near)
@@ -340,6 +341,7 @@ fn a_client_whose_server_stops_reading_ends_all_the_same() {
         request: 16 << 20,
         response: 1,
         number: 0,
+        transfers: None,
         events: bench.events.clone(),
     });
     wait_for("a request is being sent", || lock(&state).in_flight() == 1);

@@ -19,6 +19,7 @@ use weir_net::tcp::TcpListener;
 use weir_wire::control::{
     ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal, ServerMessage,
 };
+use weir_wire::ethernet::mac_text;
 use weir_wire::frame::FrameError;
 
 use super::groups::{self, Groups, JoinRequest};
@@ -30,7 +31,7 @@ use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::host::CpuMeter;
 use crate::report_timeout::{TimedOut, Waiting};
-use crate::transport::{self, StreamTransport};
+use crate::transport::{self, AwaitedFrames, LinkEnd, StreamTransport};
 use crate::{Address, START_NS, hello, host};
 
 /// A client that does not read a message within this time counts as lost; reports have their own timeout.
@@ -187,8 +188,17 @@ impl Task<'_> {
             self.refuse("limit", &text).await;
             return false;
         };
+        let frames = transport::frames(&specs).count() as u64;
+        let most = shared.config.limits.frame_flows;
+        let Some(frame_share) = Share::take(&shared.load, |l| &l.frame_flows, frames, most) else {
+            let text = format!(
+                "{frames} flows of Ethernet frames: the limit of this server is {most} in all (--max-frame-flows)"
+            );
+            self.refuse("limit", &text).await;
+            return false;
+        };
         let ran = self.run(reader, open, specs, local).await;
-        drop((session_share, flow_share, join_share));
+        drop((session_share, flow_share, join_share, frame_share));
         ran
     }
 
@@ -320,6 +330,7 @@ impl Task<'_> {
             specs.clone(),
             local.ip(),
             self.peer,
+            open.plan.bind,
             now,
             events.clone(),
             shared.log.clone(),
@@ -333,6 +344,7 @@ impl Task<'_> {
             tcp_port: shared.port,
             udp_port: shared.port,
             flow_ports: vec![],
+            mac: None,
         };
         let listening = match self.dedicate(&open, &specs, &session, &mut opened, local) {
             Ok(task) => task,
@@ -452,12 +464,45 @@ impl Task<'_> {
             opened.flow_ports.push((spec.id, port));
             sockets.push((spec.id, socket));
         }
+        let frames = self.await_frames(specs, opened)?;
         for (flow, socket) in sockets {
             self.shared.front.await_dedicated(session, flow, socket);
+        }
+        for (flow, socket) in frames {
+            self.shared.front.await_frames(session, flow, socket);
         }
         // No session is opened on this port: a control preface is as invalid there as any other.
         let accepting = |listener| super::accept(listener, self.shared.clone(), None);
         Ok(listener.map(|listener| tokio::spawn(accepting(listener))))
+    }
+
+    /// Opens the sockets of the flows that are sent as frames of the link to the client.
+    fn await_frames(
+        &self,
+        specs: &[FlowSpec],
+        opened: &mut Opened,
+    ) -> Result<Vec<(u32, AwaitedFrames)>, String> {
+        let frames = transport::frames(specs);
+        if frames.clone().next().is_none() {
+            return Ok(vec![]);
+        }
+        let peer = self.peer.ip().ok_or("a Unix socket has no link for Ethernet frames")?;
+        let link = LinkEnd::towards(peer, None)?;
+        let client = link.peer_mac()?;
+        if let Some((bytes, most)) = link.oversized(frames.clone()) {
+            let name = link.name();
+            return Err(format!("frames with a payload of {bytes} bytes: {name} accepts {most}"));
+        }
+        opened.mac = Some(mac_text(link.mac()));
+        let mut sockets = vec![];
+        for spec in frames {
+            let near = link.endpoint().map_err(|e| e.to_string())?;
+            let receives = !Session::sends(spec);
+            let socket = link.listen(spec, near, client, receives, specs.len());
+            sockets.push((spec.id, socket.map_err(|e| e.to_string())?));
+            opened.flow_ports.push((spec.id, near.port));
+        }
+        Ok(sockets)
     }
 
     /// Handles messages and events during a test. Returns how it ended, and the report if it was made.
@@ -551,7 +596,8 @@ impl Task<'_> {
                         }
                         Ok(ClientMessage::Join { flow, source, name, key }) => {
                             let request = JoinRequest { flow, source, name, key };
-                            if let Err(text) = groups.add(session, &shared.engine, &request) {
+                            let limits = &shared.config.limits;
+                            if let Err(text) = groups.add(session, &shared.engine, limits, &request) {
                                 self.refuse("unavailable", &text).await;
                                 return (text, report);
                             }
@@ -670,12 +716,13 @@ impl Task<'_> {
         clock: &weir_net::clock::Clock,
     ) -> bool {
         let flows = session.all();
-        let receivers = flows.iter().filter(|f| !f.sends()).count() as u32;
+        // The direction of the data, whichever end starts and ends the flow.
+        let receivers = flows.iter().filter(|f| !Session::sends(&f.spec)).count() as u32;
         let now = clock.monotonic_ns();
         let count = |index| {
             let count = |f: &Arc<Flow>| {
                 Some((
-                    f.sends(),
+                    Session::sends(&f.spec),
                     f.spec.connection.transport.name(),
                     f.spec.id,
                     f.interval(index, now)?,

@@ -20,6 +20,7 @@ use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, claimed_session};
 use super::session::Session;
 use crate::TrafficError;
 use crate::engine::{Engine, lock};
+use crate::transport::AwaitedFrames;
 
 const INBOX: u64 = 0;
 /// Maximum number of datagrams drained from a new socket: its peer may already be flooding it.
@@ -30,6 +31,15 @@ pub(crate) type Registry = Arc<Mutex<HashMap<u64, Weak<Session>>>>;
 enum Command {
     /// A dedicated socket of a flow, on which its hello arrives.
     Dedicated { session: Weak<Session>, flow: u32, socket: UdpSocket },
+    /// The socket of a flow of frames, on which its hello arrives.
+    Frames(Awaited),
+}
+
+/// A flow of frames that waits for its hello.
+struct Awaited {
+    session: Weak<Session>,
+    flow: u32,
+    socket: AwaitedFrames,
 }
 
 enum Role {
@@ -82,8 +92,17 @@ impl Front {
         let thread = std::thread::Builder::new()
             .name("weir-front".into())
             .spawn(move || {
-                Loop { registry, engine, sockets, next, stamps: None, refit_ns: 0, clean_ns: 0 }
-                    .run(inbox.0, inbox.1, inbox.2)
+                Loop {
+                    registry,
+                    engine,
+                    sockets,
+                    frames: HashMap::new(),
+                    next,
+                    stamps: None,
+                    refit_ns: 0,
+                    clean_ns: 0,
+                }
+                .run(inbox.0, inbox.1, inbox.2)
             })
             .map_err(failed)?;
         Ok(Front { commands: Some(commands), waker, thread: Some(thread) })
@@ -97,6 +116,15 @@ impl Front {
                 flow,
                 socket,
             });
+            self.waker.wake();
+        }
+    }
+
+    /// Adds a flow of `session` that waits for its hello in a frame.
+    pub(crate) fn await_frames(&self, session: &Arc<Session>, flow: u32, socket: AwaitedFrames) {
+        if let Some(commands) = &self.commands {
+            let session = Arc::downgrade(session);
+            let _ = commands.send(Command::Frames(Awaited { session, flow, socket }));
             self.waker.wake();
         }
     }
@@ -116,6 +144,7 @@ struct Loop {
     registry: Registry,
     engine: Arc<Engine>,
     sockets: HashMap<u64, (UdpSocket, Role)>,
+    frames: HashMap<u64, Awaited>,
     next: u64,
     stamps: Option<RealtimeMap>,
     refit_ns: u64,
@@ -135,6 +164,12 @@ impl Loop {
                     Ok(Command::Dedicated { session, flow, socket }) => {
                         self.add(&poller, socket, Role::Dedicated { session, flow });
                     }
+                    Ok(Command::Frames(awaited)) => {
+                        if poller.add(&awaited.socket, self.next, Interest::READ).is_ok() {
+                            self.frames.insert(self.next, awaited);
+                            self.next += 1;
+                        }
+                    }
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
                 }
@@ -143,6 +178,10 @@ impl Loop {
             for event in events.iter() {
                 if event.token == INBOX {
                     waker.clear();
+                    continue;
+                }
+                if self.frames.contains_key(&event.token) {
+                    self.read_frames(&poller, event.token);
                     continue;
                 }
                 self.read(event.token, &mut batch, &mut hellos);
@@ -160,6 +199,7 @@ impl Loop {
                         session.strong_count() > 0
                     }
                 });
+                self.frames.retain(|_, awaited| awaited.session.strong_count() > 0);
             }
         }
     }
@@ -231,6 +271,36 @@ impl Loop {
             if got < batch.capacity() {
                 return;
             }
+        }
+    }
+
+    /// Reads the socket of a flow of frames until its hello. Only frames from the client's MAC address arrive there.
+    fn read_frames(&mut self, poller: &Poller, token: u64) {
+        for _ in 0..MAX_STRAYS {
+            let Some(Awaited { session, flow, socket }) = self.frames.get(&token) else { return };
+            let (Some(session), flow) = (session.upgrade(), *flow) else { return };
+            let Ok(read) = socket.read() else { return };
+            let Some((bytes, from)) = read else { continue };
+            let Ok(hello) = ControlDatagram::decode(&bytes, &session.datagram_key) else {
+                continue;
+            };
+            let is_hello = hello.kind == DatagramKind::Hello
+                && (hello.session, hello.flow) == (session.facts.session, flow)
+                && session.is_awaited(flow);
+            if !is_hello {
+                continue;
+            }
+            let Some(Awaited { socket, .. }) = self.frames.remove(&token) else { return };
+            let _ = poller.remove(&socket);
+            match socket.connect(from) {
+                Ok(socket) => {
+                    let ack = ControlDatagram { kind: DatagramKind::HelloAck, ..hello };
+                    let _ = socket.send_control(&ack.encode(&session.datagram_key));
+                    session.attach_datagrams(&self.engine, flow, socket);
+                }
+                Err(error) => session.fail(flow, format!("server: {error}")),
+            }
+            return;
         }
     }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_model::plan::{DEFAULT_GROUP_PORT, FlowSpec, GroupOptions, Scope};
+use weir_model::plan::{FlowSpec, GroupOptions, Scope};
 use weir_model::record;
 use weir_net::clock::Clock;
 use weir_net::interface::{Interface, interface, interfaces};
 use weir_net::udp::{
-    Membership, RecvBatch, RecvMode, UdpSocket, WATCHED_BYTES, watch_group, watched_payload,
+    Membership, RecvBatch, RecvMode, UdpOptions, UdpSocket, WATCHED_BYTES, watch_group,
+    watched_payload,
 };
 
 use super::Limits;
@@ -36,7 +37,7 @@ const FIRST_GROUP_PORT: u16 = 1024;
 pub(super) fn needed(specs: &[FlowSpec], limits: &Limits, own_port: u16) -> Result<u64, String> {
     let groups = || specs.iter().filter_map(|s| s.connection.transport.group()?.group);
     let ports = specs.iter().filter_map(|s| s.connection.transport.group());
-    let mut ports = ports.map(|group| group.group_port.unwrap_or(DEFAULT_GROUP_PORT));
+    let mut ports = ports.map(GroupOptions::port);
     if let Some(port) = ports.find(|port| *port < FIRST_GROUP_PORT && *port != own_port) {
         return Err(format!(
             "group port {port}; accepted: {FIRST_GROUP_PORT} to 65535, or {own_port}"
@@ -165,6 +166,7 @@ impl Groups {
         &mut self,
         session: &Session,
         engine: &Engine,
+        limits: &Limits,
         request: &JoinRequest,
     ) -> Result<(), String> {
         let JoinRequest { flow, source, name, key } = request;
@@ -188,8 +190,9 @@ impl Groups {
             ));
         }
         let spec = FlowSpec { name: name.clone(), ..spec.clone() };
+        let socket = transport.receiver(&spec, *source, &interface, limits.joins as usize);
         let mut member =
-            open(session, engine, transport, &spec, key, *source, &interface, options)?;
+            open(session, engine, transport, &spec, key, *source, &interface, options, &socket)?;
         if member.options.join_after.is_none() {
             member.join(engine.clock()).inspect_err(|_| member.flow.remove(engine))?;
         }
@@ -273,12 +276,13 @@ fn open(
     source: SocketAddr,
     interface: &Interface,
     options: GroupOptions,
+    socket: &UdpOptions,
 ) -> Result<Member, String> {
     let group = destination(spec, interface.index);
     if source.is_ipv4() != group.is_ipv4() {
         return Err(format!("the group {group} has no sender {source}: another IP version"));
     }
-    let socket = UdpSocket::open(&transport.receiver(spec, source, interface, session.specs.len()));
+    let socket = UdpSocket::open(socket);
     let socket = Arc::new(socket.map_err(|e| format!("receiving from {group}: {e}"))?);
     let facts = SessionFacts { key, ..session.facts };
     let flow = Flow::datagrams(

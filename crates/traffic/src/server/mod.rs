@@ -59,6 +59,9 @@ pub struct Limits {
     pub session_joins: u64,
     /// Maximum number of multicast memberships of all sessions.
     pub joins: u64,
+    /// Maximum number of flows of all sessions that are sent as frames of a link: every arriving frame is compared with
+    /// each.
+    pub frame_flows: u64,
     /// How long a client may take to read its report: its session ends when it reads nothing, or not all, in time.
     pub report: ReportTimeout,
 }
@@ -75,6 +78,7 @@ impl Default for Limits {
             multicast_scope: Some(Scope::Admin),
             session_joins: 32,
             joins: 256,
+            frame_flows: 256,
             report: ReportTimeout::default(),
         }
     }
@@ -229,7 +233,7 @@ pub(crate) fn listen(
                 listeners.push(l);
             }
             // A host without IPv6 is served over IPv4.
-            Err(_) if bind.is_empty() && address.is_ipv6() => {}
+            Err(e) if bind.is_empty() && address.is_ipv6() && e.lacks_family() => {}
             Err(e) => {
                 return Err(TrafficError::Listen {
                     address: address.into(),
@@ -470,5 +474,25 @@ async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
             Preface::Foreign | Preface::OtherVersion(_) => return None,
             known => return Some(known),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_in_use_for_ipv6_alone_is_refused() {
+        let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let options = TcpOptions { v6_only: true, ..TcpOptions::default() };
+        let Ok(other) = TcpListener::open(any, &options, 1) else {
+            return println!("SKIPPED a_port_that_is_in_use_for_ipv6_alone_is_refused: no IPv6");
+        };
+        let port = other.local_addr().unwrap().port();
+        let refused = listen(&[], port).err();
+        assert!(
+            matches!(&refused, Some(TrafficError::Listen { address, .. }) if address.ip().is_some_and(|a| a.is_ipv6())),
+            "{refused:?}"
+        );
     }
 }

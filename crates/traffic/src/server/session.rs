@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_flow::{IntervalClock, SenderClock};
-use weir_model::plan::{Direction, FlowSpec};
+use weir_model::plan::{Direction, FlowSpec, SourceAddresses};
 use weir_net::tcp::TcpStream;
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::ClockState;
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) specs: HashMap<u32, FlowSpec>,
     pub(crate) local_ip: IpAddr,
     pub(crate) peer: Address,
+    /// The addresses from which the client announced to connect.
+    sources: Option<SourceAddresses>,
     pub(crate) opened_ns: u64,
     pub(crate) events: Events,
     pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
@@ -62,6 +64,7 @@ impl Session {
         specs: Vec<FlowSpec>,
         local_ip: IpAddr,
         peer: Address,
+        sources: Option<SourceAddresses>,
         opened_ns: u64,
         events: Events,
         log: Option<PacketLog>,
@@ -72,6 +75,7 @@ impl Session {
             specs: specs.into_iter().map(|s| (s.id, s)).collect(),
             local_ip,
             peer,
+            sources,
             opened_ns,
             events,
             flows: Mutex::default(),
@@ -102,7 +106,9 @@ impl Session {
         let spec = self.specs.get(&preface.flow).ok_or("no such flow")?;
         // Where each transaction has a connection, all of them show the token of the flow: it is valid for the client only.
         if spec.connection.shape.connects() && lock(&self.used).contains(&preface.flow) {
-            if peer.ip().map(|ip| ip.ip()) != self.peer.ip().map(|ip| ip.ip()) {
+            let [peer, client] = [peer, &self.peer].map(|address| address.ip().map(|ip| ip.ip()));
+            let is_source = peer.zip(self.sources).is_some_and(|(ip, range)| range.contains(ip));
+            if peer != client && !is_source {
                 return Err("another address");
             }
             return Ok(Admitted::Transaction(spec));
@@ -376,6 +382,7 @@ pub(crate) struct Load {
     pub(crate) half_open: AtomicU64,
     pub(crate) large_plans: AtomicU64,
     pub(crate) joins: AtomicU64,
+    pub(crate) frame_flows: AtomicU64,
 }
 
 /// A part of a limit, released when dropped.

@@ -55,12 +55,12 @@ impl GroupTransport for Broadcast {
         spec: &FlowSpec,
         source: SocketAddr,
         interface: &Interface,
-        flows: usize,
+        receivers: usize,
     ) -> UdpOptions {
         UdpOptions {
             broadcast: true,
             device: Some(interface.name.clone()),
-            ..group::receiver(spec, source, interface.index, flows)
+            ..group::receiver(spec, source, interface.index, receivers)
         }
     }
 }

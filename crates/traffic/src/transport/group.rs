@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-use weir_model::plan::{DEFAULT_GROUP_PORT, FlowSpec, GroupOptions, Scope};
+use weir_model::plan::{FlowSpec, GroupOptions, Scope};
 use weir_net::udp::UdpOptions;
 
 use super::udp;
@@ -15,9 +15,8 @@ pub(crate) fn group_options(spec: &FlowSpec) -> GroupOptions {
 /// Where a flow is sent, through the interface with this index.
 pub(crate) fn destination(spec: &FlowSpec, interface: u32) -> SocketAddr {
     let options = group_options(spec);
-    let port = options.group_port.unwrap_or(DEFAULT_GROUP_PORT);
     // The plan's check has refused a missing group.
-    at(options.group.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port, interface)
+    at(options.group.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), options.port(), interface)
 }
 
 /// An address with a port; a link-local one on the link of an interface.
@@ -41,19 +40,23 @@ pub(super) fn sender(spec: &FlowSpec, bind: SocketAddr, interface: u32) -> UdpOp
     }
 }
 
-/// The options of a receiver's socket. Connected to the sender, it receives from that address alone.
+/// The options of a receiver's socket. Connected to the sender, it receives from that address alone. Its buffer is limited
+/// even if the plan states one, since the plan is another host's.
 pub(super) fn receiver(
     spec: &FlowSpec,
     source: SocketAddr,
     interface: u32,
-    flows: usize,
+    receivers: usize,
 ) -> UdpOptions {
     // The number of an interface is that of its host.
     let source = at(source.ip(), source.port(), interface);
+    let options = udp::options(spec, destination(spec, interface), true, receivers);
+    let most = udp::buffer_limit(receivers);
     UdpOptions {
         connect: Some(source),
         reuse_address: true,
         own_groups_only: true,
-        ..udp::options(spec, destination(spec, interface), true, flows)
+        receive_buffer: options.receive_buffer.map(|bytes| bytes.min(most)),
+        ..options
     }
 }

@@ -6,6 +6,8 @@
 //! a flow was greeted on the socket that carries it.
 
 mod broadcast;
+mod ethernet;
+mod frames;
 mod group;
 mod icmp;
 mod mptcp;
@@ -28,6 +30,8 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 
 use crate::Address;
 
+pub(crate) use ethernet::{AwaitedFrames, LinkEnd};
+pub(crate) use frames::FrameSocket;
 pub(crate) use group::{destination, group_options};
 pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
@@ -128,13 +132,14 @@ pub(crate) trait GroupTransport: Sync {
     }
     /// The options of the sender's socket, which sends through `interface`.
     fn sender(&self, spec: &FlowSpec, bind: SocketAddr, interface: &Interface) -> UdpOptions;
-    /// The options of a receiver's socket, which accepts only the sender's datagrams. `flows`: how many the session has.
+    /// The options of a receiver's socket, which accepts only the sender's datagrams. `receivers`: how many
+    /// such sockets this host has at most, which share its memory for buffers.
     fn receiver(
         &self,
         spec: &FlowSpec,
         source: SocketAddr,
         interface: &Interface,
-        flows: usize,
+        receivers: usize,
     ) -> UdpOptions;
     /// The membership that a receiver needs; `None`: it receives without one.
     fn membership(
@@ -172,8 +177,12 @@ enum Implementation {
     Datagrams(&'static dyn DatagramTransport),
     Passed(&'static dyn PassedTransport),
     Group(&'static dyn GroupTransport),
+    /// Frames of a link ([`LinkEnd`]).
+    Frames,
     /// Echo requests, which need no server ([`EchoSocket`]).
     Echo,
+    /// Frames of a capture, which have no known receiver ([`FrameSocket`]).
+    Replay,
 }
 
 /// The registration: a transport's line here and its `mod` line above.
@@ -185,7 +194,9 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::Unix => Implementation::Stream(&unix::Unix),
         TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
         TransportName::Multicast => Implementation::Group(&multicast::Multicast),
+        TransportName::Ethernet => Implementation::Frames,
         TransportName::Icmp => Implementation::Echo,
+        TransportName::Frames => Implementation::Replay,
         TransportName::Broadcast => Implementation::Group(&broadcast::Broadcast),
         TransportName::UdpLite => Implementation::Datagrams(&udp_lite::UdpLite),
     }
@@ -223,11 +234,20 @@ pub(crate) fn group(spec: &FlowSpec) -> Option<&'static dyn GroupTransport> {
     }
 }
 
+/// The flows of a session that are sent as frames of a link.
+pub(crate) fn frames(specs: &[FlowSpec]) -> impl Iterator<Item = &FlowSpec> + Clone {
+    let is_frames = |spec: &&FlowSpec| {
+        matches!(implementation(spec.connection.transport.name()), Implementation::Frames)
+    };
+    specs.iter().filter(is_frames)
+}
+
 /// Why this host lacks a transport: what is missing, and where to look.
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),
         Implementation::Datagrams(transport) => transport.unavailable(),
+        Implementation::Frames | Implementation::Replay => ethernet::unavailable(),
         Implementation::Echo => icmp::unavailable(),
         Implementation::Passed(_) | Implementation::Group(_) => None,
     }

@@ -21,9 +21,9 @@ impl GroupTransport for Multicast {
         spec: &FlowSpec,
         source: SocketAddr,
         interface: &Interface,
-        flows: usize,
+        receivers: usize,
     ) -> UdpOptions {
-        group::receiver(spec, source, interface.index, flows)
+        group::receiver(spec, source, interface.index, receivers)
     }
 
     fn membership(

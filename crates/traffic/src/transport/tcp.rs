@@ -45,7 +45,7 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
         cork: sends && tcp.is_some_and(|o| o.cork),
         priority: ip.priority.filter(|_| sends),
         quick_ack: quick_ack(spec).filter(|_| !sends),
-        tos: ip.tos,
+        tos: spec.connection.tos(),
         ttl: ip.ttl,
         flow_label: ip.flow_label,
         pacing_bytes_per_second: ip.kernel_pacing.filter(|_| sends).map(|r| r.0 / 8),

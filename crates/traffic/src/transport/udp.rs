@@ -44,14 +44,14 @@ pub(super) fn options(
 ) -> UdpOptions {
     let (c, udp) = (&spec.connection, own_options(spec));
     let ip = c.transport.ip().cloned().unwrap_or_default();
-    let per_flow = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
+    let per_flow = |most: usize| most.min(buffer_limit(flows));
     let window = c.window.map(|w| w.0 as usize);
     let receive_buffer = if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
     UdpOptions {
         send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
         receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
         priority: ip.priority.filter(|_| !receives),
-        tos: ip.tos,
+        tos: c.tos(),
         ttl: ip.ttl,
         flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
         // Without the flag the system fragments as usual, so that large payloads pass.
@@ -59,10 +59,16 @@ pub(super) fn options(
         gro: receives && wants_coalescing(spec),
         timestamps: receives,
         rxq_overflow: receives,
+        receive_tos_ttl: receives && c.counts_ecn(),
         pacing_bytes_per_second: if receives { None } else { ip.kernel_pacing.map(|r| r.0 / 8) },
         nonblocking: true,
         ..UdpOptions::bind(bind)
     }
+}
+
+/// Largest buffer of one of `flows` sockets, of which all together have [`BUFFERS_TOTAL`], or 256 KiB each.
+pub(super) fn buffer_limit(flows: usize) -> usize {
+    (BUFFERS_TOTAL / flows.max(1)).max(256 << 10)
 }
 
 /// The options of UDP, or their defaults.

@@ -170,3 +170,20 @@ fn limits_of_memberships_are_those_of_running_sessions() {
         assert_eq!(record.flows[0].receiver.as_ref().unwrap().packets, 250, "{payload}");
     }
 }
+
+/// Bytes of the receive buffer of a flow to a group, as the system counts them.
+fn buffer_of_member(server: &Server, window: &str) -> u64 {
+    let flow = multicast(window, &server.name());
+    let record = test(vec![flow]).unwrap();
+    record.flows[0].receiver.as_ref().unwrap().buffer_bytes.unwrap()
+}
+
+#[test]
+fn buffers_of_members_are_limited_over_all_sessions() {
+    // 2 GiB of 8192 members; Linux reports twice what it was asked for.
+    let server = Server::start(Limits { joins: 8192, ..Limits::default() });
+    assert!(buffer_of_member(&server, "") <= 2 * (256 << 10));
+    assert!(buffer_of_member(&server, "window = \"64M\"") <= 2 * (256 << 10));
+    let small = buffer_of_member(&server, "window = \"64K\"");
+    assert!((64 << 10..=2 * (64 << 10)).contains(&small), "{small}");
+}

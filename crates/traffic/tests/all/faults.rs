@@ -303,6 +303,7 @@ fn hostile_answers_of_a_server_are_rejected() {
             tcp_port: 1,
             udp_port: 1,
             flow_ports: vec![],
+            mac: None,
         }),
         ServerMessage::Started,
     ];

@@ -5,6 +5,7 @@
 mod faults_common;
 
 mod cast;
+mod ethernet;
 mod faults;
 mod header;
 mod hostile;
@@ -12,4 +13,5 @@ mod loopback;
 mod mptcp;
 mod several;
 mod transactions;
+mod transfers;
 mod unix;

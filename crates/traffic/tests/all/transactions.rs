@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use weir_model::plan::{Connection, Shape, Transport, TransportName};
+use weir_model::plan::{Connection, Plan, Shape, Transport, TransportName};
 use weir_model::record::{Flow, Record, Status};
 use weir_model::units::{ByteSize, Span};
 use weir_model::warning::Severity;
@@ -282,6 +282,74 @@ fn more_connections_than_ports_are_refused_before_the_start() {
         ("address-space-exhausted", 4)
     );
     assert_eq!(server.opened(), 0);
+}
+
+/// Remote addresses and ports of the connections to a local port that are in TIME_WAIT: those that the server closed first.
+#[cfg(target_os = "linux")]
+fn closed_by_server(port: u16) -> Vec<(std::net::Ipv4Addr, u16)> {
+    let text = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let address = |field: &str| {
+        let (ip, port) = field.split_once(':')?;
+        let ip = u32::from_str_radix(ip, 16).ok()?;
+        Some((std::net::Ipv4Addr::from(ip.to_ne_bytes()), u16::from_str_radix(port, 16).ok()?))
+    };
+    let rows = text.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_closed = address(fields[1])?.1 == port && fields[3] == "06";
+        address(fields[2]).filter(|_| is_closed)
+    });
+    rows.collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_use_addresses_and_ports_in_turn() {
+    let server = Server::start(ServerConfig::default());
+    let bind = "127.0.0.11-127.0.0.14".parse().unwrap();
+    // Each address has 10 ports for 8 connections, and one for the flow's own connection.
+    let connection = transactions(Shape::Crr, TransportName::Tcp, 32)
+        .with_ip(|ip| (ip.client_port, ip.client_port_last) = (Some(21_000), Some(21_009)));
+    let crr = Plan { bind: Some(bind), ..plan(vec![connection]) };
+    crr.check().unwrap();
+    let record = server.test(crr).map_err(|f| f.to_string()).unwrap();
+    let t = record.flows[0].transactions.as_ref().unwrap();
+    assert_eq!((t.completed, t.failed), (32, 0), "{:?}", t.failures);
+    let closed = closed_by_server(server.address.port());
+    let distinct: std::collections::HashSet<_> = closed.iter().collect();
+    assert!(distinct.len() >= 32, "{closed:?}");
+    for n in 11..=14 {
+        let of = |(ip, port): &&(std::net::Ipv4Addr, u16)| {
+            *ip == std::net::Ipv4Addr::new(127, 0, 0, n) && (21_000..=21_009).contains(port)
+        };
+        assert!(closed.iter().filter(of).count() >= 8, "{n}: {closed:?}");
+    }
+
+    // Streams: one from each address, then the first one again.
+    let stream = Connection { count: 5, bytes: Some(ByteSize(1000)), ..Connection::default() }
+        .with_ip(|ip| ip.client_port = Some(22_000));
+    let streams = Plan { bind: Some(bind), ..plan(vec![stream]) };
+    let record = server.test(streams).map_err(|f| f.to_string()).unwrap();
+    let sources: Vec<&str> = record.flows.iter().map(|f| f.source.as_str()).collect();
+    let expected = ["127.0.0.11:22000", "127.0.0.12:22000", "127.0.0.13:22000", "127.0.0.14:22000"];
+    assert_eq!((&sources[..4], sources[4]), (&expected[..], "127.0.0.11:22001"));
+}
+
+#[test]
+fn several_addresses_have_more_ports_for_connections() {
+    let server = Server::start(ServerConfig::default());
+    let connection = |first, last| {
+        Connection { outstanding: Some(1000), ..transactions(Shape::Crr, TransportName::Tcp, 1) }
+            .with_ip(|ip| (ip.client_port, ip.client_port_last) = (Some(first), Some(last)))
+    };
+    let of = |bind: &str, connection| Plan {
+        bind: Some(bind.parse().unwrap()),
+        ..plan(vec![connection])
+    };
+    // 1001 connections at the same time.
+    let failure = server.test(of("127.0.0.1", connection(20_000, 20_999))).unwrap_err();
+    assert!(matches!(failure.error, TrafficError::AddressSpace { field: "client_port", .. }));
+    assert_eq!(server.opened(), 0);
+    assert!(server.test(of("127.0.0.1-127.0.0.2", connection(20_000, 20_999))).is_ok());
 }
 
 #[test]

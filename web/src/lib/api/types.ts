@@ -1248,6 +1248,12 @@ export interface components {
              */
             unplanned_packets: number;
         };
+        /**
+         * @description BYTES[+OFFSET]: a power of two up to 64K, and an offset below it
+         * @example 4096
+         * @example 4096+8
+         */
+        Alignment: string;
         /** @description Any JSON. */
         AnyJson: unknown;
         /** @description The result of a change. */
@@ -1632,6 +1638,11 @@ export interface components {
         /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. A field with `x-transports` belongs to these transports only. */
         Connection: {
             /**
+             * Alignment in memory
+             * @description Writes and reads of a stream start in memory at this offset from an address that is a multiple of this power of two: `BYTES[+OFFSET]`. Absent: the content's position decides. A write size that is no multiple of it costs a copy per write.
+             */
+            align?: components["schemas"]["Alignment"] | null;
+            /**
              * Start with the test
              * @description `false`: wait for a start command on the control socket.
              * @default true
@@ -1658,6 +1669,12 @@ export interface components {
              * @description Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
              */
             client_port?: number | null;
+            /**
+             * Last client port
+             * Format: uint16
+             * @description Last source port. Connections of single transactions (shape `crr` or `cc`) use the ports from `client_port` to this one in turn.
+             */
+            client_port_last?: number | null;
             /**
              * Congestion control
              * @description TCP congestion control by its kernel name.
@@ -1707,6 +1724,12 @@ export interface components {
              * @example 10s
              */
             duration?: components["schemas"]["Span"] | null;
+            /**
+             * ECN codepoint
+             * @description ECN codepoint of sent datagrams: the lower two bits of the TOS byte, which are 0 in `tos`. The receiver counts the codepoints that arrive. TCP negotiates ECN by itself (net.ipv4.tcp_ecn).
+             * @default off
+             */
+            ecn: components["schemas"]["Ecn"];
             /**
              * Format: uint32
              * @description IPv6 flow label, 20 bits; with `family = "ipv6"` only.
@@ -1768,6 +1791,12 @@ export interface components {
              */
             leave_after?: components["schemas"]["Span"] | null;
             /**
+             * Concurrent transfers
+             * Format: uint32
+             * @description Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
+             */
+            max_concurrent?: number | null;
+            /**
              * Maximum segment size
              * Format: uint32
              * @description TCP maximum segment size, 88 to 32 767 bytes.
@@ -1786,7 +1815,7 @@ export interface components {
             /**
              * Transactions in progress
              * Format: uint32
-             * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated. Absent: 1.
+             * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
              */
             outstanding?: number | null;
             /**
@@ -1795,6 +1824,11 @@ export interface components {
              * @description Stop after this many datagrams, writes or transactions.
              */
             packets?: number | null;
+            /**
+             * Pause between transfers
+             * @description Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
+             */
+            pause?: components["schemas"]["SpacingLaw"] | null;
             /**
              * Payload size
              * @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
@@ -1817,7 +1851,7 @@ export interface components {
              * @description Name of a traffic profile, whose connections take the place of this one. Other fields that are given here replace theirs.
              */
             profile?: components["schemas"]["ProfileName"] | null;
-            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. */
+            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. Transfers: their mean starts/s. */
             rate?: components["schemas"]["SendRate"] | null;
             /**
              * Rate over time
@@ -1852,6 +1886,11 @@ export interface components {
              */
             start_after?: components["schemas"]["Span"];
             /**
+             * Starts of transfers
+             * @description Law of the time from each start of a transfer to the next, whether or not earlier ones have completed. Unless the law states its mean, it follows from `rate`. Absent: with a rate exponential (a Poisson process); without one, a transfer starts when one before it has completed.
+             */
+            starts?: components["schemas"]["SpacingLaw"] | null;
+            /**
              * TOS or traffic class
              * Format: uint8
              * @description The whole TOS or traffic-class byte.
@@ -1883,6 +1922,11 @@ export interface components {
              * @description Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107. Payloads are whole frames, and packets are sent at their duration: 20 ms (`g723.1`: 30 ms), unless `payload`, `rate` or `spacing` give another.
              */
             voice?: components["schemas"]["VoiceCodec"] | null;
+            /**
+             * Volume of a transfer
+             * @description Volume of each transfer (shape `transfers`), 1 byte to 1 TiB: a size, or a law of sizes.
+             */
+            volume?: components["schemas"]["SizeLaw"] | null;
             /**
              * Socket buffer
              * @description Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
@@ -2368,6 +2412,42 @@ export interface components {
              * @example 1
              */
             percentage: number;
+        };
+        /**
+         * @description The ECN codepoint of sent datagrams (RFC 3168 section 5).
+         *
+         *     - `off`: Not ECN-capable.
+         *     - `ect0`: ECN-capable, ECT(0).
+         *     - `ect1`: ECN-capable, ECT(1): low latency, low loss (RFC 9331).
+         * @enum {string}
+         */
+        Ecn: "off" | "ect0" | "ect1";
+        /** @description Datagrams that arrived by ECN codepoint (RFC 3168), duplicates included. */
+        EcnCounts: {
+            /**
+             * Format: uint64
+             * @description Congestion experienced.
+             * @default 0
+             */
+            ce_packets: number;
+            /**
+             * Format: uint64
+             * @description ECN-capable, ECT(0).
+             * @default 0
+             */
+            ect0_packets: number;
+            /**
+             * Format: uint64
+             * @description ECN-capable, ECT(1).
+             * @default 0
+             */
+            ect1_packets: number;
+            /**
+             * Format: uint64
+             * @description Not ECN-capable: the codepoint was erased on the path.
+             * @default 0
+             */
+            not_ect_packets: number;
         };
         /** @description A configuration that was applied. */
         EmulatorAppliedConfiguration: {
@@ -4625,7 +4705,7 @@ export interface components {
             ethernet_ratio: number;
             /**
              * Format: double
-             * @description With transport and IP headers.
+             * @description With transport and IP headers; without IP the payload of frames.
              * @default 0
              */
             ip_ratio: number;
@@ -4949,10 +5029,9 @@ export interface components {
         Plan: {
             /**
              * Local address
-             * Format: ip
-             * @description Local address to bind to.
+             * @description Local address to bind to, or a range or network of them, which the streams of the test, and with shape `crr` or `cc` their connections, use in turn.
              */
-            bind?: string | null;
+            bind?: components["schemas"]["SourceAddresses"] | null;
             /** @description The connections. */
             connection: components["schemas"]["Connection"][];
             /**
@@ -5557,6 +5636,8 @@ export interface components {
              * @description Duplicates (RFC 5560).
              */
             duplicate_packets?: number | null;
+            /** @description ECN codepoints of the datagrams that arrived, if they were sent as ECN-capable. */
+            ecn?: components["schemas"]["EcnCounts"] | null;
             /**
              * Format: double
              * @description Last arrival, on the same clock.
@@ -6630,9 +6711,10 @@ export interface components {
          *     - `rr`: Request and response: the client sends requests, and the server answers each.
          *     - `crr`: Connect, request and response: each transaction has a connection of its own.
          *     - `cc`: Connect and close: a transaction is a connection without request and response.
+         *     - `transfers`: Transfers: each transaction is a connection that carries a volume of data drawn from a law.
          * @enum {string}
          */
-        Shape: "stream" | "rr" | "crr" | "cc";
+        Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
         /** @description One side of a figure. */
         SideFigure: {
             /**
@@ -6684,6 +6766,13 @@ export interface components {
          * @example decreasing(end=64, start=1400, step=8)
          */
         SizeLaw: string | number;
+        /**
+         * @description An address, a range FIRST-LAST, or a network ADDRESS/PREFIX (the addresses of its hosts)
+         * @example 192.0.2.1
+         * @example 192.0.2.1-192.0.2.20
+         * @example 2001:db8::/124
+         */
+        SourceAddresses: string;
         /** @description Spacing error of a paced sender: actual minus intended gap. */
         Spacing: {
             /**
@@ -7411,6 +7500,11 @@ export interface components {
         /** @description TCP information of the sending side: totals at the end, round trip and congestion window over the time of sending. */
         Tcp: {
             /**
+             * Format: uint64
+             * @description Segments that the receiver acknowledged as marked CE, if ECN was negotiated.
+             */
+            ce_segments?: number | null;
+            /**
              * @description Congestion control.
              * @default
              */
@@ -7420,6 +7514,8 @@ export interface components {
              * @description Congestion window, mean of samples while the flow sent.
              */
             cwnd_bytes?: number | null;
+            /** @description Whether ECN was negotiated (RFC 3168), by net.ipv4.tcp_ecn of both ends. */
+            ecn?: boolean | null;
             /**
              * Format: uint64
              * @description Maximum of the samples of the congestion window.
@@ -7814,6 +7910,89 @@ export interface components {
              * @description Completed transactions over this time.
              */
             transactions_per_second?: number | null;
+            /** @description Volumes and concurrency, if the transactions are transfers. The response time is then the completion time. */
+            transfers?: components["schemas"]["Transfers"] | null;
+        };
+        /** @description Completed transfers of a range of volumes. */
+        TransferClass: {
+            /**
+             * Format: uint64
+             * @description They carry fewer bytes than this; absent: no limit.
+             */
+            below_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Their number.
+             * @default 0
+             */
+            completed: number;
+            /** @description Their completion time: from the scheduled start where starts are scheduled, else from the actual one. */
+            completion_time?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: uint64
+             * @description They carry at least this many bytes.
+             * @default 0
+             */
+            from_bytes: number;
+        };
+        /** @description Transfers of a flow in addition to what they have as transactions. */
+        Transfers: {
+            /**
+             * Format: double
+             * @description Starts per second that the plan states; absent where users start transfers one after the other.
+             */
+            asked_starts_per_second?: number | null;
+            /**
+             * @description Completed transfers by volume, from the smallest class.
+             * @default []
+             */
+            classes: components["schemas"]["TransferClass"][];
+            /**
+             * Format: uint64
+             * @description Volume of the completed transfers, bytes.
+             * @default 0
+             */
+            completed_bytes: number;
+            /**
+             * Format: double
+             * @description This volume over the time of the transactions, bit/s.
+             */
+            goodput_bits_per_second?: number | null;
+            /**
+             * Format: uint64
+             * @description Maximum number of transfers at the same time.
+             * @default 0
+             */
+            max_concurrent: number;
+            /**
+             * Format: double
+             * @description Mean number of transfers at the same time, from the first start to the end of the last one.
+             */
+            mean_concurrent?: number | null;
+            /**
+             * Format: uint64
+             * @description Transfers that were due while the maximum number of concurrent ones was running, and were not started.
+             * @default 0
+             */
+            not_started: number;
+            /**
+             * Format: uint64
+             * @description Transfers that were started.
+             * @default 0
+             */
+            started: number;
+            /**
+             * Format: uint64
+             * @description Transfers that were still running at the end, and were ended.
+             * @default 0
+             */
+            unfinished: number;
+            /**
+             * Format: uint64
+             * @description Bytes of these that were moved.
+             * @default 0
+             */
+            unfinished_bytes: number;
         };
         /**
          * @description The transport of a connection.
@@ -7826,10 +8005,12 @@ export interface components {
          *     - `udp-lite`: UDP-Lite: a checksum that may cover only the first bytes of a datagram.
          *     - `multicast`: UDP datagrams to a multicast group, which the servers join.
          *     - `broadcast`: UDP datagrams to a broadcast address of IPv4.
+         *     - `ethernet`: Ethernet frames without IP, between two interfaces of one link.
          *     - `icmp`: ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
+         *     - `frames`: Frames of a capture, sent on an interface as they are; the host is interface:NAME.
          * @enum {string}
          */
-        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast" | "icmp";
+        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast" | "ethernet" | "icmp" | "frames";
         /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
             /**

@@ -15,7 +15,6 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
         ("delay p50", right),
         ("jitter", right),
         ("spacing ±", right),
-        ("of 1G wire", right),
         ("", Align::Left),
     ]);
     let none = || "-".to_string();
@@ -40,7 +39,6 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
                 none(),
                 none(),
                 none(),
-                none(),
                 verdict,
             ]);
             continue;
@@ -57,7 +55,6 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
             f.delay_p50_seconds.map_or_else(none, duration),
             f.jitter_seconds.map_or_else(none, duration),
             f.spacing_seconds.map_or_else(none, duration),
-            f.wire_ratio.map_or_else(none, percent),
             verdict,
         ]);
     }

@@ -81,23 +81,34 @@ pub(super) fn table(rows: &[Shown<'_>], style: &Style) -> String {
             ]);
         }
         let a = judged.agreement;
-        let is_whole = a.matched == a.sent && a.remainder == 0 && a.unpredicted == 0;
-        let is_stream = a.sent == 0 && a.predicted > 0;
-        let name = if judged.lines.len() == 1 { format!("  {}", case.laws) } else { String::new() };
+        let verdict = |is_whole: bool| match of_row {
+            _ if is_whole => "ok".to_string(),
+            Verdict::Undecided(_) => "undecided".into(),
+            _ => "FAILED".into(),
+        };
+        let mut laws =
+            if judged.lines.len() == 1 { format!("  {}", case.laws) } else { String::new() };
+        let none = || "-".to_string();
+        // The packets of a stream are not joined.
+        if a.sent > 0 || a.predicted == 0 {
+            table.row([
+                std::mem::take(&mut laws),
+                "packets joined".into(),
+                a.sent.to_string(),
+                none(),
+                a.matched.to_string(),
+                "exact".into(),
+                verdict(a.matched == a.sent && a.remainder == 0),
+            ]);
+        }
         table.row([
-            name,
-            // Asked: packets sent. Realised: dispositions as predicted, copies included. Measured: packets on which emulator and
-            // receiver agree.
+            laws,
             "dispositions".into(),
-            if is_stream { (a.predicted + a.unpredicted).to_string() } else { a.sent.to_string() },
+            (a.predicted + a.unpredicted).to_string(),
             a.predicted.to_string(),
-            if is_stream { "-".into() } else { a.matched.to_string() },
+            none(),
             "exact".into(),
-            match of_row {
-                _ if is_whole => "ok".into(),
-                Verdict::Undecided(_) => "undecided".into(),
-                _ => "FAILED".into(),
-            },
+            verdict(a.unpredicted == 0),
         ]);
     }
     table.render(style)
@@ -195,7 +206,8 @@ pub(super) fn closing(rows: &[Shown<'_>]) -> String {
     let (predicted, unpredicted) =
         (sum(|j| j.agreement.predicted), sum(|j| j.agreement.unpredicted));
     out.push_str(&format!(
-        "packets: emulator and receiver agree on {matched} of {sent}; {predicted} of {} dispositions as predicted from seed and arrivals; ledger remainder {remainder}\n",
+        "packets joined: emulator and receiver agree on {matched} of {sent} sent; ledger remainder {remainder}\n\
+         dispositions: {predicted} of {} are as predicted from seed and arrivals, of all packets that crossed the emulator, with copies and control traffic\n",
         predicted + unpredicted
     ));
     out.push_str(&ledger(rows).unwrap_or_default());

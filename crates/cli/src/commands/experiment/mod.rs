@@ -85,6 +85,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
         (output.logfile.is_some(), "--logfile"),
         (output.packet_log.is_some(), "--packet-log"),
         (output.prometheus.is_some(), "--prometheus"),
+        (output.otlp.is_some(), "--otlp"),
         (output.live, "--live"),
         (output.before.is_some(), "--before"),
         (output.after.is_some(), "--after"),

@@ -70,11 +70,13 @@ pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool, verbose: bo
                 note(&clean(&format!("{}{name} …", "  ".repeat(*depth))));
             }
         }
-        ScenarioEvent::Ran { run, is_old, done, of, left, .. } => {
-            let at: Vec<String> = run.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        ScenarioEvent::Ran { run, is_old, done, of, point, around, rates, left, .. } => {
+            let around = around.iter().map(|(name, value)| (name, value));
+            let around = around.filter(|(name, _)| !run.at.contains_key(*name));
+            let at: Vec<String> = around.chain(&run.at).map(|(n, v)| format!("{n}={v}")).collect();
             let figure = match &run.error {
                 Some(error) => error.clone(),
-                None => ["throughput", "sent_throughput", "loss"]
+                None => [rates.1, rates.0, "loss"]
                     .iter()
                     .filter_map(|n| {
                         Some(format!("{n} {}", text::unit_of(n).show(*run.metrics.get(*n)?)))
@@ -83,9 +85,10 @@ pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool, verbose: bo
                     .collect::<Vec<_>>()
                     .join(", "),
             };
-            let mut line = match of {
-                0 => format!("  {done}"),
-                of => format!("  {done}/{of}"),
+            let mut line = match (point, of) {
+                (Some((place, of)), _) => format!("  point {place}/{of}, trial {done}"),
+                (None, 0) => format!("  trial {done}"),
+                (None, of) => format!("  {done}/{of}"),
             };
             for part in [at.join(" "), figure] {
                 if !part.is_empty() {

@@ -24,7 +24,7 @@ use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::notice;
 use crate::output::print;
-use crate::signals;
+use crate::{signals, user_data};
 
 /// Run a scenario: steps, expectations, verdict
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ use crate::signals;
                         spans its bound), 130 interrupted, 143 terminated. Completed runs are stored; --resume continues."
 )]
 pub(crate) struct RunArgs {
-    /// The scenario (weir.scenario/1, TOML or JSON)
+    /// The scenario (weir.scenario/1, TOML or JSON), or the name of one of your own or of those installed with Weir
     #[arg(value_name = "FILE", required_unless_present = "resume")]
     file: Option<PathBuf>,
     /// Check the scenario, its plans and its files without running it
@@ -79,6 +79,32 @@ impl RunArgs {
     }
 }
 
+/// The file of a scenario. A plain name, without a path or an ending, that is no file is looked up among the scenarios.
+fn found(given: &Path) -> Result<PathBuf, CliError> {
+    let is_name = given.extension().is_none() && given.components().count() == 1;
+    if !is_name || given.exists() {
+        return Ok(given.to_owned());
+    }
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let directories = user_data::scenario_directories(&data);
+    in_directories(&given.display().to_string(), &directories)
+}
+
+/// The scenario of this name in the first directory that has it.
+fn in_directories(name: &str, directories: &[PathBuf]) -> Result<PathBuf, CliError> {
+    let files = directories.iter().flat_map(|directory| {
+        ["toml", "json"].map(|ending| directory.join(format!("{name}.{ending}")))
+    });
+    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        let places: Vec<String> = directories.iter().map(|d| d.display().to_string()).collect();
+        let accepted = format!(
+            "a file such as scenarios/{name}.toml, or a scenario in {}",
+            places.join(" or ")
+        );
+        CliError::flag("FILE", format!("'{name}'"), &accepted)
+    })
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
     if let Some(id) = &args.resume {
@@ -94,6 +120,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     let Some(path) = &args.file else {
         return Err(CliError::flag("FILE", "nothing", "a file, or --resume ID"));
     };
+    let path = &found(path)?;
     let text = read(path).map_err(refused)?;
     let mut set = Variables::new();
     for word in &args.set {
@@ -315,4 +342,27 @@ fn start_again(head: &CheckpointHeader) -> String {
         head.id, by.version, head.id
     );
     cleaned(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_found_by_its_name_in_the_first_directory_that_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        let directories = ["own", "shared"].map(|name| root.path().join(name)).to_vec();
+        for (directory, file) in [(0, "a.json"), (1, "a.toml"), (1, "b.toml")] {
+            std::fs::create_dir_all(&directories[directory]).unwrap();
+            std::fs::write(directories[directory].join(file), "").unwrap();
+        }
+        let of = |name: &str| in_directories(name, &directories);
+        assert_eq!(of("a").unwrap(), directories[0].join("a.json"));
+        assert_eq!(of("b").unwrap(), directories[1].join("b.toml"));
+        assert_eq!(of("c").unwrap_err().exit_code(), 2);
+        // Paths and names with an ending are taken as they are.
+        for given in ["./c", "c.toml", "directory/c"] {
+            assert_eq!(found(Path::new(given)).unwrap(), Path::new(given));
+        }
+    }
 }

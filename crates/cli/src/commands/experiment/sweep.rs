@@ -148,6 +148,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         (output.json_stream, "--json-stream"),
         (output.packet_log.is_some(), "--packet-log"),
         (output.prometheus.is_some(), "--prometheus"),
+        (output.otlp.is_some(), "--otlp"),
         (output.live, "--live"),
         (output.before.is_some(), "--before"),
         (output.after.is_some(), "--after"),

@@ -72,7 +72,7 @@ pub(crate) struct GeneralArgs {
     /// Write the process id to this file; it is removed at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
-    /// Run on these CPUs only, such as 0, 0,2 or 1-3
+    /// Run on these CPUs only, such as 0, 0,2 or 1-3, or those of a NUMA node: node:0
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
@@ -119,6 +119,9 @@ pub(crate) struct LimitArgs {
     /// The same of all sessions
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = values::whole(0_u32..=100_000))]
     pub(crate) max_joins: u32,
+    /// Maximum number of flows of all sessions that are sent as Ethernet frames, which need CAP_NET_RAW; 0 refuses them
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = values::whole(0_u32..=10_000))]
+    pub(crate) max_frame_flows: u32,
     /// Exit after this time without a client [default: never]
     #[arg(long, value_name = "TIME", value_parser = values::positive)]
     pub(crate) idle_timeout: Option<Span>,
@@ -204,6 +207,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         multicast_scope: Scope::ALL.into_iter().find(|s| s.name() == limits.multicast_scope),
         max_session_joins: limits.max_session_joins,
         max_joins: limits.max_joins,
+        max_frame_flows: limits.max_frame_flows,
         idle_timeout: limits.idle_timeout,
         speed_test: args.speed.job(),
         peers: args.peers.0.clone(),
@@ -231,6 +235,7 @@ pub(crate) fn config(job: &ServeJob, key: Option<Key>) -> Result<ServerConfig, C
             multicast_scope: job.multicast_scope,
             session_joins: job.max_session_joins.into(),
             joins: job.max_joins.into(),
+            frame_flows: job.max_frame_flows.into(),
             ..Limits::default()
         },
         data_ports: job.data_ports.map(|(first, last)| first..=last),

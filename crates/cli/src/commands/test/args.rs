@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_model::names::UNIX;
+use weir_model::names::HostKind;
 use weir_model::plan::{
-    CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
-    Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, Ecn, HeaderFormat, RateSchedule, Shape, Size,
+    Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -16,7 +16,8 @@ use weir_report::Units;
 use super::flags::flags;
 use super::source::ReplaySpeed;
 use crate::commands::values::{
-    self, Bind, ContentSource, Cpus, GroupAddress, Label, Nominal, Ports,
+    self, AddressPair, Bind, ClientPorts, ContentSource, Cpus, GroupAddress, Label, Mac, Nominal,
+    PortPair, Ports,
 };
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
@@ -82,7 +83,7 @@ pub(crate) struct GeneralArgs {
     /// Listen on this Unix socket for `weir ctl` (start, stop and status of each connection)
     #[arg(long, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
-    /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
+    /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3, or those of a NUMA node: node:0
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
@@ -104,15 +105,19 @@ flags! {
         /// Send UDP-Lite datagrams; the same as --transport udp-lite
         #[arg(long, conflicts_with = "udp")]
         udp_lite: bool => transport,
+        /// Send Ethernet frames without IP (EtherType 0x88B5) to a server on the same link; both ends need CAP_NET_RAW; the same as
+        /// --transport ethernet
+        #[arg(long, conflicts_with_all = ["udp", "udp_lite"])]
+        ethernet: bool => transport,
         /// Send ICMP echo requests, which any host answers: no server is needed; the same as --transport icmp [default: 1pps of 56 bytes]
-        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
+        #[arg(long, visible_alias = "ping", conflicts_with_all = ["udp", "udp_lite", "ethernet", "multicast", "broadcast"])]
         icmp: bool => transport,
         /// Send UDP datagrams to this multicast group; each HOST joins it and is a receiver of the same stream [default port: 9348]
-        #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "broadcast"])]
+        #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "ethernet", "broadcast"])]
         multicast: Option<GroupAddress> => group,
         /// Send UDP datagrams to this broadcast address, 255.255.255.255 or that of a network; each HOST is a receiver of the
         /// same stream [default port: 9348]
-        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = values::group_address, conflicts_with = "udp_lite")]
+        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "ethernet"])]
         broadcast: Option<GroupAddress> => group,
         /// Multicast: receivers join for this sender only (IGMPv3, MLDv2)
         #[arg(long, visible_alias = "ssm")]
@@ -124,7 +129,7 @@ flags! {
         #[arg(long, value_name = "TIME")]
         leave_after: Option<Span> => connection.leave_after,
         /// Transport [default: tcp]
-        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "icmp", "multicast", "broadcast"])]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "ethernet", "icmp", "multicast", "broadcast"])]
         transport: Option<TransportName> => transport,
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
@@ -145,14 +150,28 @@ flags! {
         /// Both ends send: one connection (or -P) in each direction
         #[arg(long)]
         bidir: bool => direction,
-        /// Transactions instead of a stream: rr (request and response), crr (connect, request and response) or cc (connect and close) [default: stream]
+        /// Transactions instead of a stream: rr (request and response), crr (connect, request and response), cc (connect and close) or transfers (connect and send --transfers bytes) [default: stream]
         #[arg(long, value_name = "SHAPE", value_parser = values::shape(), conflicts_with = "rr")]
         shape: Option<Shape> => connection.shape,
         /// Requests and responses; the same as --shape rr. A request is sent when the one before it is answered, or with -b 1000pps at that rate
         #[arg(long)]
         rr: bool => connection.shape = |_| Shape::Rr,
-        /// Transactions in progress at the same time, 1 to 1024 [default: 1]
-        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=1024))]
+        /// Connections that each transfer this volume and close: SIZE such as 100K (up to 1T), MIN..MAX, @FILE with values, or a
+        /// law of -l with its maximum. They start by --starts, at -b 100pps, or one after the other for each of --users
+        #[arg(long, value_name = "LAW", value_parser = values::size, conflicts_with = "rr")]
+        transfers: Option<Size> => connection.volume,
+        /// Time from each start of a transfer to the next, a law of --spacing; its mean may be that of -b. The result is measured
+        /// from the scheduled start [default: exponential with -b, a Poisson process]
+        #[arg(long, value_name = "LAW", value_parser = values::spacing)]
+        starts: Option<Spacing> => connection.starts,
+        /// Pause between a user's transfers, a law of --spacing with its mean, such as 1s or 'exponential(mean=30s)' [default: none]
+        #[arg(long, value_name = "LAW", value_parser = values::spacing, conflicts_with = "starts")]
+        think_time: Option<Spacing> => connection.pause,
+        /// Transfers at the same time, 1 to 65536: those due above it are not started, and counted [default: 65536]
+        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=65_536))]
+        max_concurrent: Option<u32> => connection.max_concurrent,
+        /// Transactions in progress at the same time, or users that transfer, 1 to 1024 [default: 1]
+        #[arg(long, visible_alias = "users", value_name = "N", value_parser = values::whole(1_u32..=1024))]
         outstanding: Option<u32> => connection.outstanding,
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
@@ -236,7 +255,8 @@ flags! {
         /// Use IPv6 only
         #[arg(short = '6', long)]
         ipv6: bool => family,
-        /// Local address to send from, optionally with its interface
+        /// Local address to send from, optionally with its interface. TCP: also a range such as 10.0.0.1-10.0.0.20 or a network
+        /// such as 10.0.0.0/28, whose addresses the connections use in turn
         #[arg(short = 'B', long, value_name = "ADDRESS[%INTERFACE]")]
         bind: Option<Bind> => plan.bind = |bind: Bind| bind.address,
         /// Local interface to send through
@@ -245,9 +265,10 @@ flags! {
         /// Multicast and broadcast: interface of the receivers [default: that of the control connection]
         #[arg(long, value_name = "INTERFACE")]
         interface: Option<String> => connection.interface,
-        /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
-        #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
-        cport: Option<u16> => client_port,
+        /// Local port of the first connection, 1 to 65535; the next ports for further ones. Or a range, whose ports the
+        /// connections of --shape crr and cc use in turn [default: chosen by the system]
+        #[arg(long, value_name = "PORT[-LAST]", value_parser = values::client_ports)]
+        cport: Option<ClientPorts> => client_port,
         /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
         #[arg(short = 'w', long, value_name = "SIZE")]
         window: Option<ByteSize> => connection.window,
@@ -276,6 +297,10 @@ flags! {
         /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0 [default: 0]
         #[arg(long, value_name = "DSCP")]
         dscp: Option<Dscp> => connection.tos = |dscp: Dscp| dscp.0 << 2,
+        /// ECN codepoint of datagrams: off, on (ect0), ect0 or ect1; the receiver counts the codepoints that arrive. TCP negotiates
+        /// ECN by net.ipv4.tcp_ecn of both hosts [default: off]
+        #[arg(long, value_name = "CODEPOINT")]
+        ecn: Option<Ecn> => connection.ecn,
         /// Priority in the queueing discipline of the sending host, 0 to 15 (SO_PRIORITY; above 6 with CAP_NET_ADMIN) [default: by the TOS byte]
         #[arg(long, value_name = "N", value_parser = values::whole(0_u8..=15))]
         priority: Option<u8> => connection.priority,
@@ -297,6 +322,10 @@ flags! {
         /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
         #[arg(long)]
         skip_rx_copy: bool => connection.discard,
+        /// Writes and reads of a stream start at this offset from a multiple of a power of two up to 64K in memory, such as 4096+8
+        /// [default: not aligned]
+        #[arg(long, value_name = "BYTES[+OFFSET]")]
+        align: Option<Alignment> => connection.align,
         /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
         #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
         gso: Option<Switch> => connection.gso,
@@ -339,7 +368,8 @@ flags! {
 #[command(next_help_heading = "Replay")]
 pub(crate) struct ReplayArgs {
     /// Send the UDP datagrams of this capture (pcap or pcapng) with their sizes, times and payloads. The data header
-    /// replaces the first bytes of each; --header none leaves them and only counts packets. All other packets are left out
+    /// replaces the first bytes of each; --header none leaves them and only counts packets. All other packets are left out.
+    /// With HOST interface:NAME, all frames are sent on that interface as they are
     #[arg(
         long,
         value_name = "FILE",
@@ -358,6 +388,21 @@ pub(crate) struct ReplayArgs {
     /// Only datagrams from or to this address
     #[arg(long, value_name = "ADDRESS", requires = "replay")]
     pub(crate) replay_address: Option<std::net::IpAddr>,
+    /// With HOST interface:NAME: replace this address, or prefix of the same length, in IP and ARP; may be repeated
+    #[arg(long, value_name = "FROM=TO", requires = "replay")]
+    pub(crate) map_address: Vec<AddressPair>,
+    /// With HOST interface:NAME: replace this port of TCP, UDP and UDP-Lite; may be repeated
+    #[arg(long, value_name = "FROM=TO", requires = "replay")]
+    pub(crate) map_port: Vec<PortPair>,
+    /// With HOST interface:NAME: source MAC address of all frames
+    #[arg(long, value_name = "MAC", requires = "replay")]
+    pub(crate) source_mac: Option<Mac>,
+    /// With HOST interface:NAME: destination MAC address of all frames
+    #[arg(long, value_name = "MAC", requires = "replay")]
+    pub(crate) destination_mac: Option<Mac>,
+    /// With HOST interface:NAME: compute all checksums; those of a capture on its sender may be incomplete
+    #[arg(long, requires = "replay")]
+    pub(crate) fix_checksums: bool,
 }
 
 #[derive(Debug, Default, Args)]
@@ -393,6 +438,9 @@ pub(crate) struct OutputArgs {
     /// [default: 127.0.0.1:9350]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9350", value_parser = values::exporter_address)]
     pub(crate) prometheus: Option<std::net::SocketAddr>,
+    /// Post live figures of each connection to an OpenTelemetry collector after each interval (OTLP/HTTP with JSON)
+    #[arg(long, value_name = "http://HOST[:PORT][/PATH]")]
+    pub(crate) otlp: Option<String>,
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
@@ -449,19 +497,22 @@ impl LaterArgs {
 }
 
 impl TrafficArgs {
-    /// The transport that these flags name; without a flag, the path of a Unix socket implies a transport without IP.
+    /// The transport that these flags name; without a flag, the path of a Unix socket and an interface imply one.
     pub(crate) fn transport(&self, hosts: &[String]) -> TransportName {
-        let is_path = hosts.iter().any(|host| host.starts_with(UNIX));
-        let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
-        let of_path = without_ip.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
-        match (self.transport, of_path) {
+        let kinds = hosts.iter().map(|host| HostKind::of(host));
+        let other = kinds.into_iter().find(|kind| *kind != HostKind::Network);
+        let of_host = TransportName::ALL.iter().find(|name| {
+            other == Some(name.host_kind()) && (name.datagrams() == self.udp || !name.has_server())
+        });
+        match (self.transport, of_host) {
             (Some(named), _) => named,
-            (None, Some(of_path)) => *of_path,
+            (None, Some(of_host)) => *of_host,
             (None, None) if self.multicast.is_some() => Transport::multicast().name(),
             (None, None) if self.broadcast.is_some() => Transport::broadcast().name(),
             (None, None) if self.udp => Transport::udp().name(),
             (None, None) if self.icmp => Transport::icmp().name(),
             (None, None) if self.udp_lite => Transport::udp_lite().name(),
+            (None, None) if self.ethernet => Transport::ethernet().name(),
             (None, None) => TransportName::default(),
         }
     }

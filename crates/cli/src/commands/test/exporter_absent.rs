@@ -1,4 +1,4 @@
-//! `--prometheus` where the web server is unavailable.
+//! `--prometheus` and `--otlp` where the web server is unavailable.
 
 use std::net::SocketAddr;
 
@@ -9,6 +9,9 @@ use crate::error::CliError;
 
 /// No exporter exists.
 pub(super) enum Exporter {}
+
+/// No exporter exists.
+pub(super) type OtlpExporter = Exporter;
 
 impl Exporter {
     pub(super) fn flows(&self, _: &[FlowSpec]) {
@@ -34,4 +37,20 @@ pub(super) fn start(address: SocketAddr) -> Result<Exporter, CliError> {
         given: address.to_string(),
         reason: "not available on this system".into(),
     })
+}
+
+/// Refuses.
+///
+/// # Errors
+/// [`CliError::NotAvailable`].
+pub(super) fn start_otlp(url: &str, _: &str) -> Result<OtlpExporter, CliError> {
+    Err(CliError::NotAvailable {
+        flag: "--otlp".into(),
+        given: url.into(),
+        reason: "not available on this system".into(),
+    })
+}
+
+pub(super) fn finish_otlp(exporter: OtlpExporter) {
+    match exporter {}
 }

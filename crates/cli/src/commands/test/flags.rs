@@ -129,6 +129,9 @@ impl TestArgs {
                 .for_each(|f| f.is_given = bind.address.is_some());
             flags.push(Flag { id: "bind", field: "device", is_given: bind.interface.is_some() });
         }
+        let ports = self.socket.cport;
+        let is_given = ports.is_some_and(|ports| ports.last.is_some());
+        flags.push(Flag { id: "cport", field: "client_port_last", is_given });
         flags
     }
 

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use weir_jobs::{EmulatorOnPath, Notice, TestJob};
-use weir_model::names::Host;
+use weir_model::names::{Host, HostKind};
 use weir_model::plan::Direction;
 use weir_model::record::{Record, Status, SurroundingCommand};
 use weir_model::threads::Threads;
@@ -112,12 +112,16 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
     }
     let (key, warnings) = args.key.resolve()?;
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
+    let runs = host.is_some() || plan.servers().is_ok();
+    if runs {
+        output::check(&args.output, &plan)?;
+    }
     if let Some(path) = &args.general.save_plan {
         let text = plan.to_toml().map_err(CliError::Model)?;
         files::check("--save-plan", path)?;
         files::write("--save-plan: write", path, &text)?;
     }
-    if host.is_none() && plan.servers().is_err() {
+    if !runs {
         return Ok(None);
     }
     warnings.iter().for_each(|w| warn("key-exposed", w));
@@ -292,9 +296,13 @@ fn execute(
         note(&source.text());
     }
     let shows_progress = job.outputs.is_text() && stderr().is_terminal();
-    if shows_progress {
+    let kind = HostKind::of(&job.config.host);
+    if shows_progress && kind != HostKind::Interface {
         let plan = &job.config.plan;
-        let of_test = || format!("{}, port {}", job.config.host, plan.port);
+        let of_test = || match kind {
+            HostKind::Network => format!("{}, port {}", job.config.host, plan.port),
+            _ => job.config.host.clone(),
+        };
         let servers = plan.names_servers().then(|| plan.server_labels().join(", "));
         note(&format!("connecting to {} …", servers.unwrap_or_else(of_test)));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_jobs::Event;
+use weir_model::names::HostKind;
 use weir_model::plan::{Family, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
@@ -14,7 +15,7 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
-use super::exporter::{self, Exporter};
+use super::exporter::{self, Exporter, OtlpExporter};
 use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
 use crate::engine::Address;
@@ -76,6 +77,7 @@ pub(crate) struct Outputs {
     table: Option<IntervalTable>,
     problems: Vec<CliError>,
     exporter: Option<Exporter>,
+    otlp: Option<OtlpExporter>,
     /// What a live view controls; absent before the test runs.
     controls: Option<Controls>,
     is_live: bool,
@@ -90,6 +92,32 @@ struct Csv {
     is_replaced: bool,
 }
 
+fn csv_is_stdout(args: &OutputArgs) -> bool {
+    args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Refuses outputs of this plan that exclude each other, and a live view that can't be shown. Opens nothing.
+pub(super) fn check(args: &OutputArgs, plan: &Plan) -> Result<(), CliError> {
+    let to_stdout = csv_is_stdout(args);
+    if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
+        let first = if args.json { "--json" } else { "--json-stream" };
+        let why = format!("standard output, which {first} uses");
+        return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
+    }
+    if args.live && to_stdout {
+        let accepted = "a file, or no --live";
+        return Err(CliError::flag("--csv", "standard output, which --live uses", accepted));
+    }
+    if args.live {
+        live::check()?;
+        if plan.interval.0 == 0 {
+            let accepted = "10ms to 1h with --live, which shows intervals";
+            return Err(CliError::flag("--interval", "0", accepted));
+        }
+    }
+    Ok(())
+}
+
 impl Outputs {
     /// Opens every output, so that a wrong path is refused before the test runs.
     ///
@@ -101,23 +129,7 @@ impl Outputs {
         identity: Identity,
         plan: Plan,
     ) -> Result<Outputs, CliError> {
-        let to_stdout = args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
-            let first = if args.json { "--json" } else { "--json-stream" };
-            let why = format!("standard output, which {first} uses");
-            return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
-        }
-        if args.live && to_stdout {
-            let accepted = "a file, or no --live";
-            return Err(CliError::flag("--csv", "standard output, which --live uses", accepted));
-        }
-        if args.live {
-            live::check()?;
-            if plan.interval.0 == 0 {
-                let accepted = "10ms to 1h with --live, which shows intervals";
-                return Err(CliError::flag("--interval", "0", accepted));
-            }
-        }
+        let to_stdout = csv_is_stdout(args);
         let sink = match (to_stdout, &args.logfile) {
             // Only rows go to stdout.
             (true, None) => Sink::to(Box::new(std::io::stderr())),
@@ -140,6 +152,8 @@ impl Outputs {
             }
         };
         let exporter = args.prometheus.map(exporter::start).transpose()?;
+        let otlp = args.otlp.as_deref().map(|url| exporter::start_otlp(url, &identity.id));
+        let otlp = otlp.transpose()?;
         Ok(Outputs {
             options,
             sink,
@@ -149,6 +163,7 @@ impl Outputs {
             table: None,
             problems: vec![],
             exporter,
+            otlp,
             controls: None,
             is_live: args.live,
             live: None,
@@ -191,8 +206,9 @@ impl Outputs {
     /// Traffic starts.
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
         self.exporter.iter().for_each(|exporter| exporter.flows(specs));
-        // A Unix socket has no address family.
-        if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
+        self.otlp.iter().for_each(|exporter| exporter.flows(specs));
+        // A Unix socket and an interface have no address family.
+        if specs.iter().any(|spec| spec.connection.transport.host_kind() == HostKind::Network) {
             self.plan.family = Some(family);
         }
         let start = Start {
@@ -209,19 +225,6 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
             Form::Json => {}
         }
-        if self.is_text() {
-            let waiting = specs.iter().filter(|spec| !spec.connection.autostart);
-            let mut names: Vec<&str> = waiting
-                .map(|spec| match spec.connection.name.as_str() {
-                    "" => spec.name.as_str(),
-                    name => name,
-                })
-                .collect();
-            names.dedup();
-            for name in names {
-                note(&format!("connection {name} waits until weir ctl start {name}"));
-            }
-        }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
         if let Some(controls) = self.controls.take().filter(|_| self.is_live) {
             let end = |spec: &FlowSpec| {
@@ -232,6 +235,20 @@ impl Outputs {
             match Live::open(&start, planned, self.options.text, controls) {
                 Ok(live) => self.live = Some(live),
                 Err(error) => warn("live-not-shown", &chain(&error)),
+            }
+        }
+        // A live view shows what waits, and starts it.
+        if self.live.is_none() && self.is_text() {
+            let waiting = specs.iter().filter(|spec| !spec.connection.autostart);
+            let mut names: Vec<&str> = waiting
+                .map(|spec| match spec.connection.name.as_str() {
+                    "" => spec.name.as_str(),
+                    name => name,
+                })
+                .collect();
+            names.dedup();
+            for name in names {
+                note(&format!("connection {name} waits until weir ctl start {name}"));
             }
         }
         if self.live.is_none() && self.is_text() && self.plan.interval.0 > 0 {
@@ -263,6 +280,7 @@ impl Outputs {
     /// An interval is over.
     pub(crate) fn interval(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.interval(interval));
+        self.otlp.iter().for_each(|exporter| exporter.interval(interval));
         self.live.iter().for_each(|live| live.interval(interval));
         match self.options.form {
             Form::Text if self.live.as_ref().is_some_and(Live::is_shown) => {}
@@ -279,12 +297,14 @@ impl Outputs {
     /// The missing part of an interval has arrived: printed lines are not corrected, but the CSV file gets the complete interval.
     pub(crate) fn late(&mut self, interval: &Interval) {
         self.exporter.iter().for_each(|exporter| exporter.late(interval));
+        self.otlp.iter().for_each(|exporter| exporter.late(interval));
         self.csv_rows(|csv| csv.late(interval));
     }
 
     /// The test is over: the terminal shows lines again.
     pub(crate) fn over(&mut self) {
         self.live = None;
+        self.otlp.take().into_iter().for_each(exporter::finish_otlp);
     }
 
     /// The record is available, complete or partial.

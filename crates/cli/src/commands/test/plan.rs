@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
+use weir_model::content::Content;
 use weir_model::names::Host;
 use weir_model::plan::{
-    Connection, ConnectionFields, Family, Plan, Shape, TrafficProfile, Transport, TransportName,
+    Connection, ConnectionFields, Family, HeaderFormat, Plan, Shape, TrafficProfile, Transport,
+    TransportName,
 };
 use weir_model::units::{ByteSize, RateLimit, Seed};
 
@@ -132,6 +134,14 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     if like.transport.echoes() {
         echo(&mut like);
     }
+    if like.transport.replays_frames() && args.replay.replay.is_some() {
+        like.content = Content::File;
+        like.header = rate.header.unwrap_or(HeaderFormat::None);
+    }
+    // A volume says what a connection does.
+    if like.volume.is_some() && like.shape == Shape::default() {
+        like.shape = Shape::Transfers;
+    }
     if let Some(group) = traffic.multicast.or(traffic.broadcast) {
         (like.group, like.group_port) = (Some(group.address), group.port);
     }
@@ -177,10 +187,23 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
         .enumerate()
         .map(|(group, (server, direction))| {
             let group = if senders == 1 { group % directions.len() } else { group };
-            let client_port = socket.cport.map(|first| port_of(first, group)).transpose()?;
+            let client_port = match socket.cport {
+                // The connections of all groups use the same ports in turn.
+                Some(ports) if ports.last.is_some() && like.shape.connects() => Some(ports.first),
+                Some(ports) => Some(port_of(ports.first, group)?),
+                None => None,
+            };
+            let client_port_last = socket.cport.and_then(|ports| ports.last);
             let host = server.map(|server| server.name.clone());
             let port = server.and_then(|server| server.port);
-            let own = ConnectionFields { host, port, direction, client_port, ..like.clone() };
+            let own = ConnectionFields {
+                host,
+                port,
+                direction,
+                client_port,
+                client_port_last,
+                ..like.clone()
+            };
             Ok(own.into())
         })
         .collect::<Result<Vec<Connection>, CliError>>()?;

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 47] = [
+const LINES: [&str; 51] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -49,12 +49,15 @@ const LINES: [&str; 47] = [
     "h --bidir -P 2 -b 1G --cport 5000",
     "h --transport udp --catch-up burst:4 --loss-threshold 500ms --data-ports dedicated",
     "h -w 256K -M 1400 -N -C bbr --snd-timeout 5s -Z --skip-rx-copy",
+    "h -l 64K --align 4K+8",
     "h -S 0x10",
     "h --dscp ef",
+    "h -u --dscp ef --ecn on",
     "h -6 -L 1000 --ttl 3",
     "h -L 7",
     "h -u -4 -B 192.0.2.7 --dont-fragment",
     "h -B fe80::1%eth0",
+    "h --shape crr -B 10.0.0.0/28 --cport 5000-5999",
     "h --bind-dev eth0 --fq-rate 100M",
     "unix:/run/x -n 1M",
     "unix:/run/x -u -k 10",
@@ -76,6 +79,7 @@ const LINES: [&str; 47] = [
     "h --profile imix -b 2000pps -k 50 -P 3 --dscp af41 -6",
     "h other:5000 --profile quake3 -t 3",
     "h --udp-lite --checksum-coverage 20",
+    "h --ethernet --bidir -l 64 --priority 3",
     "h other:5000 --multicast 239.1.1.1 --source-specific --ttl 4 --interface eth1 --join-after 1s --leave-after 3s --cport 6000",
     "h --multicast [ff15::1]:5000 -u",
     "h --broadcast 192.0.2.255:5000",
@@ -154,6 +158,10 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --content file:x --rr", "usage", "--rr", "rr with content file"),
         ("h -u --content file:x -l 64..100", "usage", "--length", "64..100 with content file"),
         ("h --catch-up fast", "value", "--catch-up", "fast"),
+        ("h --align 100", "value", "--align", "100"),
+        ("h -u --ecn ce", "value", "--ecn", "ce"),
+        ("h --cport 9-5", "value", "--cport", "9-5"),
+        ("h -B 10.0.0.9-10.0.0.1", "value", "--bind", "10.0.0.9-10.0.0.1"),
         ("h --label x", "value", "--label", "x"),
         ("h --transport sctp", "value", "--transport", "sctp"),
         ("h -A x", "value", "--affinity", "x"),

@@ -1,20 +1,23 @@
-//! Files that a test sends: the bytes of a file (`--content file:PATH`), or the datagrams of a capture (`--replay`).
+//! Files that a test sends: the bytes of a file (`--content file:PATH`), or the datagrams or frames of a capture
+//! (`--replay`).
 //!
 //! Only these flags name a file: a plan or a job from elsewhere can't make this host read and send one.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read as _};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use weir_flow::{Recording, Supply, header_bytes};
-use weir_link::capture::{DatagramCounts, DatagramFilter, DatagramReader};
+use weir_link::capture::{DatagramFilter, DatagramReader, FrameReader};
 use weir_model::ModelError;
 use weir_model::content::Content;
+use weir_model::names::INTERFACE;
 use weir_model::plan::{CatchUp, Connection, Plan, Size, Spacing};
 use weir_model::record::{DataSource, DataSourceKind};
 use weir_model::units::{ByteSize, RateLimit, SendRate, Span};
+use weir_wire::remap::Remap;
 
 use super::args::TestArgs;
 use super::plan::by_flag;
@@ -26,6 +29,10 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_PACKETS: u64 = 10_000_000;
 /// Payload of a file's datagrams if no size is given: the number of datagrams follows from it, and it fits most paths.
 const FILE_PAYLOAD: u64 = 1400;
+/// Header of Ethernet.
+const HEADER_BYTES: usize = 14;
+/// Maximum length of a frame, with two tags: that of a datagram in a plan.
+const MAX_FRAME_BYTES: usize = 65_500;
 /// Maximum interval between two packets.
 const MAX_GAP_NS: u64 = 3_600_000_000_000;
 
@@ -138,44 +145,36 @@ impl Source {
     }
 
     fn capture(path: &Path, args: &TestArgs) -> Result<Source, CliError> {
-        let replay = &args.replay;
-        let filter = DatagramFilter {
-            ports: replay.replay_port.as_ref().map(|ports| ports.0.clone()),
-            address: replay.replay_address,
-        };
         let name = path.display().to_string();
-        let refused = |given: String, accepted: &str| CliError::flag("--replay", given, accepted);
-        let of_link = |error: weir_link::Error| match error {
-            weir_link::Error::System { source, .. } => CliError::io("--replay: read", path)(source),
-            other => refused(other.to_string(), "a complete capture, pcap or pcapng"),
-        };
         let file = File::open(path).map_err(CliError::io("--replay: read", path))?;
         let input = BufReader::with_capacity(256 << 10, file);
-        let mut reader = DatagramReader::new(input, &name, filter).map_err(of_link)?;
-        // An empty datagram can't be counted among others.
-        let least = header_bytes(args.rate.header.unwrap_or_default()).max(1);
-        let (mut recording, mut lengthened, mut bytes) = (Recording::default(), 0_u64, 0_u64);
-        while let Some(datagram) = reader.next_datagram().map_err(of_link)? {
-            lengthened += u64::from(datagram.payload.len() < least);
-            bytes += datagram.payload.len() as u64;
-            recording.push(datagram.time_ns, datagram.payload, least);
-            if recording.packets() > MAX_PACKETS || recording.bytes() > MAX_BYTES {
-                let given = format!("{name}, packet {}", reader.counts().packets);
-                let accepted = "up to 10 million datagrams with 1G of payload; --replay-port and --replay-address choose some";
-                return Err(refused(given, accepted));
+        let read = match args.host.iter().find_map(|host| host.strip_prefix(INTERFACE)) {
+            None => datagrams(input, &name, args)?,
+            Some(interface) => frames(input, &name, interface, args)?,
+        };
+        let Read { recording, counts, failed } = read;
+        match failed {
+            Some(weir_link::Error::System { source, .. }) => {
+                return Err(CliError::io("--replay: read", path)(source));
             }
+            Some(other) => {
+                return Err(refused(other.to_string(), "a complete capture, pcap or pcapng"));
+            }
+            None => {}
         }
-        let counts = reader.counts();
-        let speed = replay.replay_speed.unwrap_or(ReplaySpeed::Times(1.0));
+        let speed = args.replay.replay_speed.unwrap_or(ReplaySpeed::Times(1.0));
         let (duration_ns, stepped_back) = (recording.duration_ns(), recording.steps_back());
         let factor = match speed {
             ReplaySpeed::Times(factor) => Some(factor),
             ReplaySpeed::Rate(_) | ReplaySpeed::Top => None,
         };
-        let left_out = left_out(&counts);
+        let left_out: Vec<_> = counts.left_out.into_iter().filter(|(_, n)| *n > 0).collect();
         let Some(supply) = recording.at_speed(factor) else {
-            let given = format!("{name}: no datagram to send; {}", list(&left_out));
-            return Err(refused(given, "a capture with UDP datagrams that the filters choose"));
+            let given = format!("{name}: nothing to send; {}", list(&left_out));
+            return Err(refused(
+                given,
+                "a capture with UDP datagrams, or with frames for an interface, that the filters choose",
+            ));
         };
         if let Some(gaps) = supply.gaps().filter(|gaps| gaps.max > MAX_GAP_NS) {
             let given = format!("{name}: a pause of {}", Span(gaps.max));
@@ -185,11 +184,11 @@ impl Source {
         let described = DataSource {
             kind: DataSourceKind::Capture,
             name,
-            bytes,
-            packets: Some(counts.datagrams),
+            bytes: counts.bytes,
+            packets: Some(counts.packets),
             seconds: Some(duration_ns as f64 / 1e9),
             speed: Some(speed.to_string()),
-            lengthened_packets: some(lengthened),
+            lengthened_packets: some(counts.lengthened),
             truncated_packets: some(counts.truncated),
             stepped_back_packets: some(stepped_back),
             left_out_packets: left_out.into_iter().map(|(what, n)| (what.into(), n)).collect(),
@@ -284,17 +283,156 @@ impl Source {
     }
 }
 
-/// Packets that are not sent, by what they are.
-fn left_out(counts: &DatagramCounts) -> Vec<(&'static str, u64)> {
-    let all = [
-        ("tcp", counts.tcp),
-        ("fragments", counts.fragments),
-        ("not-ip", counts.not_ip),
-        ("other-protocols", counts.other_protocol),
-        ("invalid", counts.invalid),
-        ("not-chosen", counts.unmatched),
+fn refused(given: String, accepted: &str) -> CliError {
+    CliError::flag("--replay", given, accepted)
+}
+
+/// What was read of a capture.
+#[derive(Default)]
+struct Read {
+    recording: Recording,
+    counts: Counts,
+    /// Why reading ended early.
+    failed: Option<weir_link::Error>,
+}
+
+#[derive(Default)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    lengthened: u64,
+    truncated: u64,
+    /// Packets that are not sent, by what they are.
+    left_out: Vec<(&'static str, u64)>,
+}
+
+impl Read {
+    /// Adds a packet, `number` of the capture.
+    fn push(
+        &mut self,
+        time_ns: u64,
+        bytes: &[u8],
+        least: usize,
+        (name, number): (&str, u64),
+    ) -> Result<(), CliError> {
+        self.counts.lengthened += u64::from(bytes.len() < least);
+        self.counts.bytes += bytes.len() as u64;
+        self.recording.push(time_ns, bytes, least);
+        if self.recording.packets() > MAX_PACKETS || self.recording.bytes() > MAX_BYTES {
+            let accepted = "up to 10 million packets with 1G in all; --replay-port and --replay-address choose some";
+            return Err(refused(format!("{name}, packet {number}"), accepted));
+        }
+        Ok(())
+    }
+}
+
+fn filter(args: &TestArgs) -> DatagramFilter {
+    DatagramFilter {
+        ports: args.replay.replay_port.as_ref().map(|ports| ports.0.clone()),
+        address: args.replay.replay_address,
+    }
+}
+
+/// The payloads of a capture's UDP datagrams.
+fn datagrams(input: impl std::io::Read, name: &str, args: &TestArgs) -> Result<Read, CliError> {
+    let remap = remap(args);
+    if !remap.is_empty() {
+        let given = "given with a HOST that is not an interface";
+        let accepted = "HOST interface:NAME: datagrams have the addresses and ports of the test";
+        return Err(CliError::flag(named_remap(args), given, accepted));
+    }
+    let mut read = Read::default();
+    let mut reader = match DatagramReader::new(input, name, filter(args)) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Read { failed: Some(error), ..read }),
+    };
+    // An empty datagram can't be counted among others.
+    let least = header_bytes(args.rate.header.unwrap_or_default()).max(1);
+    loop {
+        let number = reader.counts().packets + 1;
+        match reader.next_datagram() {
+            Ok(Some(datagram)) => {
+                read.push(datagram.time_ns, datagram.payload, least, (name, number))?;
+            }
+            Ok(None) => break,
+            Err(error) => return Ok(Read { failed: Some(error), ..read }),
+        }
+    }
+    let c = reader.counts();
+    (read.counts.packets, read.counts.truncated) = (c.datagrams, c.truncated);
+    read.counts.left_out = vec![
+        ("tcp", c.tcp),
+        ("fragments", c.fragments),
+        ("not-ip", c.not_ip),
+        ("other-protocols", c.other_protocol),
+        ("invalid", c.invalid),
+        ("not-chosen", c.unmatched),
     ];
-    all.into_iter().filter(|(_, count)| *count > 0).collect()
+    Ok(read)
+}
+
+/// The frames of a capture that an interface can send.
+fn frames(
+    input: impl std::io::Read,
+    name: &str,
+    interface: &str,
+    args: &TestArgs,
+) -> Result<Read, CliError> {
+    let found = weir_net::interface::interface(interface);
+    let found = found.map_err(|error| {
+        let accepted = "an interface of this host (ip link)";
+        CliError::flag("HOST", format!("{INTERFACE}{interface} ({error})"), accepted)
+    })?;
+    let remap = remap(args);
+    let most = found.mtu_bytes as usize + HEADER_BYTES;
+    let mut read = Read::default();
+    let mut reader = match FrameReader::new(input, name, filter(args), most.min(MAX_FRAME_BYTES)) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Read { failed: Some(error), ..read }),
+    };
+    let mut bytes = vec![];
+    loop {
+        let number = reader.counts().frames + 1;
+        match reader.next_frame() {
+            Ok(Some(frame)) => {
+                bytes.clear();
+                bytes.extend_from_slice(frame.bytes);
+                remap.apply(&mut bytes);
+                read.push(frame.time_ns, &bytes, 0, (name, number))?;
+            }
+            Ok(None) => break,
+            Err(error) => return Ok(Read { failed: Some(error), ..read }),
+        }
+    }
+    let c = reader.counts();
+    (read.counts.packets, read.counts.truncated) = (c.wanted, c.truncated);
+    read.counts.left_out =
+        vec![("too-long", c.too_long), ("invalid", c.invalid), ("not-chosen", c.unmatched)];
+    Ok(read)
+}
+
+/// The replacements that the flags state.
+fn remap(args: &TestArgs) -> Remap {
+    let replay = &args.replay;
+    Remap {
+        source_mac: replay.source_mac.map(|mac| mac.0),
+        destination_mac: replay.destination_mac.map(|mac| mac.0),
+        addresses: replay.map_address.iter().map(|pair| (pair.0, pair.1)).collect(),
+        ports: replay.map_port.iter().map(|pair| (pair.0, pair.1)).collect(),
+        new_checksums: replay.fix_checksums,
+    }
+}
+
+/// The first flag that states one.
+fn named_remap(args: &TestArgs) -> &'static str {
+    let replay = &args.replay;
+    match () {
+        () if !replay.map_address.is_empty() => "--map-address",
+        () if !replay.map_port.is_empty() => "--map-port",
+        () if replay.source_mac.is_some() => "--source-mac",
+        () if replay.destination_mac.is_some() => "--destination-mac",
+        () => "--fix-checksums",
+    }
 }
 
 fn list(left_out: &[(&'static str, u64)]) -> String {

@@ -244,7 +244,8 @@ impl Bench {
         self.start_server(command, words);
     }
 
-    fn start_server(&mut self, mut command: Command, words: &[&str]) {
+    /// Starts a server by a command to which `serve` and these words are added.
+    pub(crate) fn start_server(&mut self, mut command: Command, words: &[&str]) {
         command.arg("serve").args(words);
         isolate(&mut command, self.directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());

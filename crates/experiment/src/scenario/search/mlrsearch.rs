@@ -10,6 +10,8 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Seen {
     loss: f64,
+    /// Rate of its sender.
+    sent_rate: Option<f64>,
     is_short: bool,
     host_limited: bool,
 }
@@ -44,7 +46,8 @@ impl Load {
         } else if only(&|t| t.loss > goal) {
             Cause::HostLimited
         } else {
-            Cause::Sender
+            let short = self.trials.iter().filter(|t| t.is_short);
+            Cause::Sender(short.filter_map(|t| t.sent_rate).max_by(f64::total_cmp))
         }
     }
 
@@ -130,7 +133,12 @@ impl<E> Searching<'_, E> {
             let is_short = !trial.is_offered(self.ask(rate, None));
             // If nothing was sent, the path lost nothing.
             let loss = if trial.sent == 0 { 0.0 } else { trial.loss() };
-            loads[place].trials.push(Seen { loss, is_short, host_limited: trial.host_limited });
+            loads[place].trials.push(Seen {
+                loss,
+                sent_rate: trial.sent_rate,
+                is_short,
+                host_limited: trial.host_limited,
+            });
         }
         Ok(())
     }
@@ -247,7 +255,12 @@ mod tests {
             rate: 1.0,
             trials: losses
                 .iter()
-                .map(|loss| Seen { loss: *loss, is_short: false, host_limited: false })
+                .map(|loss| Seen {
+                    loss: *loss,
+                    sent_rate: None,
+                    is_short: false,
+                    host_limited: false,
+                })
                 .collect(),
         };
         assert_eq!(load(&[0.3, 0.1, 0.2]).middle_loss(3), 0.2);

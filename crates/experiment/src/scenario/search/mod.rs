@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use weir_model::experiment::{Bounds, Confidence, Found, SearchKind};
 
+use super::text::in_unit as shown;
+
 mod mlrsearch;
 mod rfc2544;
 mod saturation;
@@ -149,12 +151,12 @@ pub(crate) const MIN_PACKETS: f64 = 100.0;
 pub(crate) const MAX_TRIALS: u32 = 1000;
 
 /// Why a trial failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     /// The path lost packets.
     Path,
-    /// The sender did not reach the rate; everything sent arrived.
-    Sender,
+    /// The sender did not reach the rate, and no more than permitted was lost. Its rate, if known.
+    Sender(Option<f64>),
     /// Packets were lost while the host was the limit.
     HostLimited,
 }
@@ -182,8 +184,6 @@ struct Searching<'a, E> {
     terms: &'a Terms,
     trial: &'a mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
     number: u32,
-    /// Trials that stayed host-limited.
-    host_limited: u32,
     /// Trials that are not used to repeat others.
     reserved: u32,
     /// The highest rate that the sender reached when it fell short.
@@ -199,16 +199,9 @@ pub(crate) fn search<E>(
     terms: &Terms,
     trial: &mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
 ) -> Result<SearchResult, E> {
-    let mut searching = Searching {
-        terms,
-        trial,
-        number: 0,
-        host_limited: 0,
-        reserved: 0,
-        limit: None,
-        open: vec![],
-    };
-    let mut found = match terms.kind {
+    let mut searching =
+        Searching { terms, trial, number: 0, reserved: 0, limit: None, open: vec![] };
+    let found = match terms.kind {
         SearchKind::Throughput => vec![searching.throughput()?.0],
         SearchKind::Latency => searching.latency()?,
         SearchKind::FrameLoss => searching.frame_loss()?,
@@ -216,34 +209,7 @@ pub(crate) fn search<E>(
         SearchKind::Mlrsearch => searching.mlrsearch()?,
         SearchKind::Saturation => searching.saturation()?,
     };
-    let mut notes = vec![];
-    if let Some(limit) = searching.limit {
-        notes.push(format!(
-            "the sender reached {} at most: above that the sender is the limit, not the path",
-            shown(limit, terms.unit)
-        ));
-    }
-    if searching.host_limited > 0 {
-        notes.push(format!(
-            "{} of {} trials {} host-limited",
-            searching.host_limited,
-            searching.number,
-            if searching.host_limited == 1 { "was" } else { "were" }
-        ));
-    }
-    if let Some(first) = found.first_mut() {
-        let own = std::iter::once(first.text.clone()).filter(|t| !t.is_empty());
-        first.text = own.chain(notes).collect::<Vec<_>>().join("; ");
-    }
     Ok(SearchResult { found, open: searching.open })
-}
-
-fn shown(rate: f64, unit: &str) -> String {
-    if unit == "bits_per_second" {
-        format!("{rate:.0} bit/s")
-    } else {
-        format!("{rate:.0} packets/s")
-    }
 }
 
 /// Why a trial of a rate failed; absent if it passed.
@@ -251,7 +217,7 @@ fn failure(trial: &Trial, ask: TrialRequest, goal: f64) -> Option<Cause> {
     match (trial.sent > 0 && trial.loss() > goal, trial.is_offered(ask)) {
         (true, _) if trial.host_limited => Some(Cause::HostLimited),
         (true, _) => Some(Cause::Path),
-        (false, false) => Some(Cause::Sender),
+        (false, false) => Some(Cause::Sender(trial.sent_rate)),
         (false, true) => None,
     }
 }
@@ -280,7 +246,6 @@ impl<E> Searching<'_, E> {
             let most = if is_spoilt { AGAIN } else { u32::from(trial.host_limited && is_short) };
             let is_last = self.number + self.reserved >= self.terms.max_trials;
             if again >= most || is_last {
-                self.host_limited += u32::from(is_spoilt || trial.host_limited && is_short);
                 if is_short {
                     let reached = trial.sent_rate.unwrap_or(0.0);
                     self.limit = Some(self.limit.map_or(reached, |l: f64| l.max(reached)));
@@ -330,19 +295,26 @@ impl<E> Searching<'_, E> {
                 None
             }
             (Some(_), Some(Cause::Path)) => None,
-            (Some(_), Some(Cause::Sender)) => {
+            (Some(_), Some(Cause::Sender(reached))) => {
                 found.value = None;
                 found.bounds = Some(Bounds { low, high: None });
-                Some(
-                    "at least its lower bound: above it the sender was too slow, and everything it sent arrived"
-                        .into(),
-                )
+                let sent = reached.map_or("at an unknown rate".into(), |rate| {
+                    // Bursts are bounded in packets, but their senders have a rate.
+                    shown(rate, self.terms.unit)
+                });
+                let at = high.map_or(String::new(), |high| format!("at {} ", shown(high, unit)));
+                Some(format!(
+                    "{at}the sender was the limit (it sent {sent}): the path may carry more"
+                ))
             }
             (Some(_), Some(Cause::HostLimited)) => {
                 found.host_limited = true;
-                Some("packets above it were lost while the tool or the host was the limit".into())
+                Some(
+                    "packets were lost while the tool or the host was the limit: the path may carry more"
+                        .into(),
+                )
             }
-            (None, Some(Cause::Sender)) => {
+            (None, Some(Cause::Sender(_))) => {
                 found.bounds = None;
                 Some("the sender reached none of the rates".into())
             }

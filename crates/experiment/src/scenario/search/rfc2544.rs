@@ -223,11 +223,8 @@ mod tests {
         let values: Vec<Option<f64>> = searched.found.iter().map(|f| f.value).collect();
         assert_eq!(values, [None, None, Some(0.0), Some(0.0)]);
         let text = &searched.found[0].text;
-        assert!(
-            text.contains(" 850000 packets/s") && text.contains(" 1000000 packets/s"),
-            "{text}"
-        );
-        assert!(searched.found[2].text.starts_with("800000 packets/s"));
+        assert!(text.contains(" 850 kpackets/s") && text.contains(" 1 Mpackets/s"), "{text}");
+        assert!(searched.found[2].text.starts_with("800 kpackets/s"));
         let [open] = &searched.open[..] else { panic!("{:?}", searched.open) };
         assert!(open.starts_with("frame loss: ") && open.contains("2 of 4"), "{open}");
     }

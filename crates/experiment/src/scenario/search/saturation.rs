@@ -205,14 +205,15 @@ impl<E> Searching<'_, E> {
     /// No rate saturated: reports the maximum that was requested, or that the sender reached.
     fn not_saturated(&mut self, passed: Option<f64>) -> Found {
         let why = match (self.is_over(), self.limit) {
-            (true, _) => "trials ran out",
-            (false, Some(_)) => {
-                "at least its lower bound: above it the sender was too slow, and everything it sent was received"
-            }
-            (false, None) => "the maximum rate was received completely",
+            (true, _) => "trials ran out".into(),
+            (false, Some(limit)) => format!(
+                "the sender reached {}, all of which was received: the path may carry more",
+                shown(limit, self.terms.unit)
+            ),
+            (false, None) => "the maximum rate was received completely".to_owned(),
         };
-        self.leave_open(Found::SATURATION_POINT, why);
-        let found = self.found(Found::SATURATION_POINT, None, self.terms.unit, why);
+        self.leave_open(Found::SATURATION_POINT, &why);
+        let found = self.found(Found::SATURATION_POINT, None, self.terms.unit, &why);
         Found { bounds: Some(Bounds { low: passed, high: None }), ..found }
     }
 }

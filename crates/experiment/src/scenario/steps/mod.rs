@@ -46,6 +46,9 @@ pub(super) use search::check_search;
 const METRICS: &[&str] = &["throughput", "packet_rate", "loss", "jitter"];
 /// Delay between preparing and starting concurrent steps: time to connect and to measure the idle round trip.
 const TOGETHER: Duration = Duration::from_millis(2500);
+/// Metrics of the sent and the received rate, in bits and in packets.
+const RATES_IN_BITS: (&str, &str) = ("sent_throughput", "throughput");
+const RATES_IN_PACKETS: (&str, &str) = ("sent_packet_rate", "packet_rate");
 /// A sweep stops if its first runs all fail.
 const FAILURES: u64 = 3;
 
@@ -613,6 +616,9 @@ impl<'d> Inner<'d, '_, '_> {
             is_old,
             done,
             of,
+            point: None,
+            around: &self.around.at,
+            rates: RATES_IN_BITS,
             left,
         });
     }

@@ -303,8 +303,7 @@ impl<'d> Inner<'d, '_, '_> {
             self.not_judged(out);
             return;
         }
-        let counted: Vec<&RunRef> =
-            out.runs.iter().filter(|r| !r.superseded && r.error.is_none()).collect();
+        let counted: Vec<&RunRef> = out.counted_runs().collect();
         let mut judged = vec![];
         let of_points = by_point(counted.iter().copied());
         for rule in &self.rules {

@@ -54,7 +54,10 @@ impl Inner<'_, '_, '_> {
         // Of each trial, in ascending order of rates.
         let mut all: Vec<AxisValues> = vec![];
         let mut failed = None;
-        for at in points(&axes) {
+        let (begun, of) = (Instant::now(), points(&axes).len() as u64);
+        let mut has_old = false;
+        for (at, place) in points(&axes).into_iter().zip(1..) {
+            let before = begun.elapsed();
             let around: AxisValues = [self.around.at.clone(), at.clone()].concat();
             let room = Room {
                 step,
@@ -92,7 +95,26 @@ impl Inner<'_, '_, '_> {
                     is_first: is_first && ask.number == 1,
                 };
                 let (run, is_old) = self.run(&one)?;
-                self.ran(&run, is_old, u64::from(ask.number), 0, None);
+                has_old |= is_old;
+                // Searches at earlier points took about as long.
+                let left = (place > 1 && !has_old).then(|| {
+                    let each = before / (place - 1) as u32;
+                    (each * (of - place + 1) as u32).saturating_sub(begun.elapsed() - before)
+                });
+                (options.tell)(&ScenarioEvent::Ran {
+                    step: self.name,
+                    run: &run,
+                    is_old,
+                    done: u64::from(ask.number),
+                    of: 0,
+                    point: (of > 1).then_some((place, of)),
+                    around: &self.around.at,
+                    rates: match terms.unit {
+                        "bits_per_second" => RATES_IN_BITS,
+                        _ => RATES_IN_PACKETS,
+                    },
+                    left,
+                });
                 if let Some(error) = &run.error {
                     not_simulated = run.not_simulated;
                     return Err(ScenarioError::program(self.name, error));
@@ -116,6 +138,7 @@ impl Inner<'_, '_, '_> {
                 let first = searched.found.first();
                 first.map_or(vec![], |first| further_figures(&further, first, &runs, &rates))
             });
+            let made = out.runs.len();
             out.runs.append(&mut runs);
             out.code = not_simulated.then(|| StepOutcome::NOT_SIMULATED.into());
             tried.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -127,6 +150,12 @@ impl Inner<'_, '_, '_> {
                     break;
                 }
             };
+            if let (Some(note), Some(first)) =
+                (limited_note(&out.runs[made..]), searched.found.first_mut())
+            {
+                let own = std::iter::once(first.text.clone()).filter(|text| !text.is_empty());
+                first.text = own.chain([note]).collect::<Vec<_>>().join("; ");
+            }
             searched.found.extend(at_result.into_iter().flatten());
             let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             open.extend(searched.open.into_iter().map(|why| match words.is_empty() {
@@ -153,6 +182,14 @@ impl Inner<'_, '_, '_> {
         }
         Ok(())
     }
+}
+
+/// How many trials were host-limited, if any was. A repeated trial counts once, by its last attempt.
+fn limited_note(runs: &[RunRef]) -> Option<String> {
+    let counted = || runs.iter().filter(|run| run.is_counted());
+    let limited = counted().filter(|run| run.host_limited).count();
+    let were = if limited == 1 { "was" } else { "were" };
+    (limited > 0).then(|| format!("{limited} of {} trials {were} host-limited", counted().count()))
 }
 
 /// Figures of the last trial at the rate that a search found, or at its lower bound.
@@ -233,7 +270,7 @@ struct Room<'a> {
 struct Shape {
     flows: usize,
     payload_bytes: u64,
-    family: Family,
+    family: LinkFamily,
     header_bytes: u8,
 }
 
@@ -278,6 +315,11 @@ impl Room<'_> {
         let flows = plan.flows(family, MTU_BYTES);
         let payload_bytes = flows.first().map_or(0, |flow| flow.payload_bytes());
         let headers = flows.first().and_then(|f| f.connection.transport.headers());
+        let link_family = match family {
+            _ if flows.first().is_some_and(|f| f.connection.transport.frames()) => LinkFamily::NoIp,
+            Family::Ipv4 => LinkFamily::Ipv4,
+            Family::Ipv6 => LinkFamily::Ipv6,
+        };
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
             return self.refuse("test", "a stream: a search counts datagrams");
         }
@@ -302,7 +344,7 @@ impl Room<'_> {
             Shape {
                 flows: senders * flows.len(),
                 payload_bytes,
-                family,
+                family: link_family,
                 header_bytes: headers.map_or(0, |h| h.bytes),
             },
             rate,
@@ -334,11 +376,8 @@ impl Room<'_> {
                 let Some((nominal, true)) = self.rate("nominal", Some(nominal.as_str()))? else {
                     return self.refuse("nominal", "bits per second of the link, such as 1G");
                 };
-                let family = match shape.family {
-                    Family::Ipv4 => LinkFamily::Ipv4,
-                    Family::Ipv6 => LinkFamily::Ipv6,
-                };
-                let line = LinkShape::new(LinkTransport::datagrams(shape.header_bytes), family)
+                let transport = LinkTransport::datagrams(shape.header_bytes);
+                let line = LinkShape::new(transport, shape.family)
                     .line_rate_packets_per_second(nominal, shape.payload_bytes);
                 if in_bits { line * payload_bits } else { line }
             }
@@ -526,6 +565,16 @@ mod tests {
         assert_eq!(rate(None), "250pps");
         // Back to back at the maximum rate, not unlimited.
         assert_eq!(rate(Some(40)), "250pps");
+    }
+
+    #[test]
+    fn a_repeated_trial_counts_once_by_its_last_attempt() {
+        let limited = RunRef { host_limited: true, ..RunRef::default() };
+        let again = RunRef { superseded: true, ..limited.clone() };
+        let failed = RunRef { error: Some("refused".into()), ..limited.clone() };
+        let note = limited_note(&[again.clone(), again, limited, failed, RunRef::default()]);
+        assert_eq!(note.as_deref(), Some("1 of 2 trials was host-limited"));
+        assert_eq!(limited_note(&[RunRef::default()]), None);
     }
 
     #[test]

@@ -118,14 +118,8 @@ fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
     let most = again.map(|r| r.repetition.saturating_sub(1)).fold(most, u32::min);
     let mut out = vec![];
     for repetition in 1..=most {
-        let runs: Option<Vec<&RunRef>> = tests
-            .iter()
-            .map(|t| {
-                t.runs
-                    .iter()
-                    .find(|r| r.repetition == repetition && !r.superseded && r.error.is_none())
-            })
-            .collect();
+        let runs: Option<Vec<&RunRef>> =
+            tests.iter().map(|t| t.counted_runs().find(|r| r.repetition == repetition)).collect();
         let Some(runs) = runs.filter(|r| r.len() > 1) else { continue };
         let mut metrics = BTreeMap::new();
         for name in runs[0].metrics.keys() {

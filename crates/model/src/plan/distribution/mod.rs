@@ -231,6 +231,11 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
         })
     }
 
+    /// Whether values above the maximum are possible, which it does not state.
+    fn has_default_maximum(&self) -> bool {
+        Self::IS_CLAMPED && self.bounds().max.is_none()
+    }
+
     /// The bounds in effect, in bytes or ns.
     fn range(&self) -> (f64, f64) {
         if self.unit_mean().is_some() || !Self::IS_CLAMPED {
@@ -493,7 +498,8 @@ impl Quantity for ByteSize {
     const MIN: f64 = 32.0;
     /// The largest datagram of IPv4.
     const MAX: f64 = 65_507.0;
-    const LIMIT: Self = ByteSize(16 << 20);
+    /// That of the volume of a transfer; a payload has the limits of its transport.
+    const LIMIT: Self = ByteSize(1 << 40);
     const IS_RATED: bool = false;
     const STEP: Self = ByteSize(1);
     type Choice = super::Size;

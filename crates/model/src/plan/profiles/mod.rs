@@ -51,6 +51,7 @@ profiles! {
     "telnet",
     "imix",
     "video",
+    "web",
 }
 
 /// The name of a profile that exists.

@@ -39,6 +39,11 @@ trait SizeRule {
     fn tables(&self) -> usize {
         0
     }
+
+    /// Whether values above the maximum are possible, which it does not state.
+    fn has_default_maximum(&self) -> bool {
+        false
+    }
 }
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
@@ -58,6 +63,10 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
 
     fn tables(&self) -> usize {
         Distribution::tables(self)
+    }
+
+    fn has_default_maximum(&self) -> bool {
+        Distribution::has_default_maximum(self)
     }
 }
 
@@ -145,6 +154,17 @@ impl Size {
             mean: mean_bytes,
             deviation: deviation_bytes,
         })
+    }
+
+    /// Checks the law of the volumes of transfers, up to `most` bytes; `at` is its path.
+    pub(super) fn check_volume(&self, at: &str, most: u64) -> Result<(), ModelError> {
+        self.check(at, "a transfer", 1, most)?;
+        // The default is that of datagrams, which would cut a tail that the user means.
+        if self.rule().has_default_maximum() {
+            let accepted = "a law with its maximum, such as exponential(mean=100K, max=1G)";
+            return refuse(at, "", self, accepted);
+        }
+        Ok(())
     }
 
     /// Checks the law against the minimum and maximum payload of `of`; `at` is its path.

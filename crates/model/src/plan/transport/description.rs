@@ -1,6 +1,7 @@
 //! The description of a transport: what it carries, what the path may do to it, and what the system reports
 //! about it.
 
+use crate::names::HostKind;
 use crate::plan::Family;
 use crate::units::{ByteSize, SendRate};
 
@@ -51,7 +52,7 @@ pub trait Description: Sync {
 
     /// Whether a server can answer each request of a client on its socket.
     fn transactions(&self) -> bool {
-        self.connected() && !self.multicast()
+        self.connected() && !self.multicast() && !self.replays_frames()
     }
 
     /// Whether the system of any host answers each request, with the request's own bytes: a test needs no server, and
@@ -65,12 +66,32 @@ pub trait Description: Sync {
         false
     }
 
-    /// Whether it runs over IP, with addresses, ports, TOS, TTL and a path MTU.
-    fn ip(&self) -> bool {
-        self.headers().is_some()
+    /// Whether its packets are frames of a link, without IP: both ends must be on that link.
+    fn frames(&self) -> bool {
+        false
     }
 
-    /// Headers in each packet, without those of IP; `None` if its packets are not seen on a link.
+    /// What the host of a connection names.
+    fn host_kind(&self) -> HostKind {
+        if self.headers().is_some() { HostKind::Network } else { HostKind::Path }
+    }
+
+    /// Whether a server of Weir is at the other end; otherwise a test has the figures of this end alone.
+    fn has_server(&self) -> bool {
+        !self.echoes()
+    }
+
+    /// Whether its payloads are whole frames of a capture, sent as they are.
+    fn replays_frames(&self) -> bool {
+        false
+    }
+
+    /// Whether it runs over IP, with addresses, ports, TOS, TTL and a path MTU.
+    fn ip(&self) -> bool {
+        self.headers().is_some() && !self.frames()
+    }
+
+    /// Headers in each packet, without those of IP and Ethernet; `None` if its packets are not seen on a link.
     fn headers(&self) -> Option<Headers>;
 
     /// Whether the system reports on its connections (`TCP_INFO`): retransmissions, congestion window, round

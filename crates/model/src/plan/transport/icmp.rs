@@ -135,6 +135,7 @@ mod tests {
             ("shape = \"rr\"\ndirection = \"reverse\"", "direction"),
             ("shape = \"rr\"\nresponse = \"100\"", "response"),
             ("shape = \"rr\"\nrequest = \"15\"", "request"),
+            ("shape = \"rr\"\npayload = \"100\"", "payload"),
             ("shape = \"rr\"\nrequest = \"15\"\nrate = \"0\"", "request"),
             ("shape = \"rr\"\nclient_port = 9", "client_port"),
             ("shape = \"rr\"\nmss = 1000", "mss"),

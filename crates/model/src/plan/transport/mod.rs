@@ -6,6 +6,8 @@
 
 mod broadcast;
 mod description;
+mod ethernet;
+mod frames;
 pub(super) mod icmp;
 mod mptcp;
 mod multicast;
@@ -126,8 +128,12 @@ transports! {
     Multicast: multicast(multicast::MulticastOptions),
     /// UDP datagrams to a broadcast address of IPv4.
     Broadcast: broadcast(broadcast::BroadcastOptions),
+    /// Ethernet frames without IP, between two interfaces of one link.
+    Ethernet: ethernet(ethernet::EthernetOptions),
     /// ICMP or ICMPv6 echo: requests that the host itself answers, without a server of Weir.
     Icmp: icmp(icmp::IcmpOptions),
+    /// Frames of a capture, sent on an interface as they are; the host is interface:NAME.
+    Frames: frames(frames::FramesOptions),
 }
 
 impl Transport {
@@ -177,6 +183,15 @@ impl Transport {
         let mut transport = Transport::from(std::mem::take(&mut fields.transport));
         transport.options_mut().take(fields);
         transport
+    }
+
+    /// A document's options as the transport `name` writes them: those at their defaults are left out.
+    pub(super) fn written(name: TransportName, mut fields: ConnectionFields) -> ConnectionFields {
+        let mut transport = Transport::from(name);
+        transport.options_mut().take(&mut fields);
+        let mut written = ConnectionFields::default();
+        transport.put(&mut written);
+        written
     }
 
     /// Writes the transport's name and options into a document.

@@ -55,8 +55,18 @@ impl Description for Mptcp {
 }
 
 /// The options of TCP that Linux accepts on an MPTCP socket.
-const OPTIONS: &[&str] =
-    &["mss", "no_delay", "congestion", "zero_copy", "discard", "tos", "flow_label", "client_port"];
+const OPTIONS: &[&str] = &[
+    "mss",
+    "no_delay",
+    "congestion",
+    "zero_copy",
+    "discard",
+    "align",
+    "tos",
+    "flow_label",
+    "client_port",
+    "client_port_last",
+];
 
 /// Options of MPTCP.
 #[derive(Debug, Clone, PartialEq, Default)]

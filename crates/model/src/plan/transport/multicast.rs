@@ -3,7 +3,7 @@
 use super::options::{Group, Options, Refusal};
 use super::udp::UdpHeader;
 use super::{GroupOptions, IpOptions};
-use crate::plan::ConnectionFields;
+use crate::plan::{ConnectionFields, DEFAULT_GROUP_PORT};
 
 /// UDP multicast.
 pub(super) struct Multicast;
@@ -23,7 +23,7 @@ impl UdpHeader for Multicast {
 }
 
 /// The options of the IP layer that it has.
-const IP: &[&str] = &["tos", "ttl", "kernel_pacing", "client_port"];
+const IP: &[&str] = &["tos", "ttl", "kernel_pacing", "client_port", "client_port_last"];
 
 /// Options of UDP multicast.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -69,5 +69,12 @@ impl Options for MulticastOptions {
 
     fn group(&self) -> Option<&GroupOptions> {
         Some(&self.group)
+    }
+}
+impl GroupOptions {
+    /// The UDP port of the group.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.group_port.unwrap_or(DEFAULT_GROUP_PORT)
     }
 }

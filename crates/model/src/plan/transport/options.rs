@@ -2,8 +2,8 @@
 //! [`crate::plan::fields`].
 
 use crate::plan::{
-    ConnectionFields, CoverageOptions, GroupOptions, IpOptions, StreamOptions, Switch, TcpOptions,
-    UdpOptions,
+    ConnectionFields, CoverageOptions, Ecn, GroupOptions, IpOptions, StreamOptions, Switch,
+    TcpOptions, UdpOptions,
 };
 
 /// An invalid value: field, given value, accepted values.
@@ -94,6 +94,16 @@ impl Value for Switch {
     }
     fn write(&self) -> Option<Switch> {
         (*self != Switch::default()).then_some(*self)
+    }
+}
+
+impl Value for Ecn {
+    type Given = Ecn;
+    fn read(given: Option<Ecn>) -> Self {
+        given.unwrap_or_default()
+    }
+    fn write(&self) -> Option<Ecn> {
+        (*self != Ecn::default()).then_some(*self)
     }
 }
 

@@ -96,18 +96,23 @@ impl<T: UdpHeader> Description for T {
     }
 
     fn default_rate(&self, payload: Option<ByteSize>) -> SendRate {
-        let limit = match payload {
-            // No bit rate can pace empty datagrams.
-            Some(ByteSize(0)) => RateLimit::Packets(1000.0),
-            _ => RateLimit::Bits(BitRate(1_000_000)),
-        };
-        SendRate { limit, burst: 1 }
+        default_rate(payload)
     }
 
     fn default_payload(&self, _: Option<SendRate>, family: Family, path_mtu_bytes: u32) -> u64 {
         let most = if UdpHeader::multicast(self) { 1500 } else { u32::MAX };
         largest_unfragmented(family, path_mtu_bytes.min(most))
     }
+}
+
+/// The rate of datagrams for which none is stated.
+pub(super) fn default_rate(payload: Option<ByteSize>) -> SendRate {
+    let limit = match payload {
+        // No bit rate can pace empty datagrams.
+        Some(ByteSize(0)) => RateLimit::Packets(1000.0),
+        _ => RateLimit::Bits(BitRate(1_000_000)),
+    };
+    SendRate { limit, burst: 1 }
 }
 
 /// The largest datagram that a path carries without fragmentation.

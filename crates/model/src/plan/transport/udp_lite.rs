@@ -24,8 +24,16 @@ impl UdpHeader for UdpLite {
 }
 
 /// The options of UDP that it has: the kernel neither segments nor coalesces its datagrams.
-const OPTIONS: &[&str] =
-    &["dont_fragment", "tos", "flow_label", "ttl", "kernel_pacing", "client_port"];
+const OPTIONS: &[&str] = &[
+    "dont_fragment",
+    "ecn",
+    "tos",
+    "flow_label",
+    "ttl",
+    "kernel_pacing",
+    "client_port",
+    "client_port_last",
+];
 
 /// Options of UDP-Lite.
 #[derive(Debug, Clone, PartialEq, Default)]

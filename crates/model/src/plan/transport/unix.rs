@@ -44,7 +44,7 @@ impl Description for Unix {
 }
 
 /// The options of a byte stream that a Unix socket has: the kernel can't discard unread data there.
-const OPTIONS: &[&str] = &["zero_copy"];
+const OPTIONS: &[&str] = &["zero_copy", "align"];
 
 /// Options of a Unix stream.
 #[derive(Debug, Clone, PartialEq, Default)]

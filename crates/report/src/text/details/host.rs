@@ -1,6 +1,7 @@
 //! Lines about the hosts and the link: processors, link usage, clocks, noise floor.
 
 use weir_model::counted;
+use weir_model::metric::are_echo;
 use weir_model::record::{ClockRelation, CpuEnd, Record, ServiceDemand, Side};
 use weir_model::units::BitRate;
 
@@ -92,7 +93,9 @@ pub(super) fn clocks(items: &mut Items, record: &Record) {
         );
     }
     let mut label = "Clocks";
-    for server in &record.servers {
+    // One clock measures the round trips of echo.
+    let has_clocks = !are_echo(&record.flows);
+    for server in record.servers.iter().filter(|_| has_clocks) {
         let text = match &server.clock {
             Some(clock) => relation(clock),
             None => "not related".into(),

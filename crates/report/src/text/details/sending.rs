@@ -37,6 +37,12 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
             if !t.congestion_control.is_empty() {
                 text += &format!(", {}", clean(&t.congestion_control));
             }
+            if t.ecn == Some(true) {
+                text += ", ECN";
+                if let Some(marked) = t.ce_segments {
+                    text += &format!(" ({} marked CE)", counted(marked, "segment"));
+                }
+            }
             let limits = [
                 (t.receive_window_limited_ratio, "receive window"),
                 (t.send_buffer_limited_ratio, "send buffer"),

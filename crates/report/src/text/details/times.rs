@@ -1,6 +1,7 @@
 //! Lines about times: jitter, delay variation, delays, round trips under load.
 
 use weir_model::counted;
+use weir_model::metric::are_echo;
 use weir_model::record::{Delay, Flow, Latency, PathDelaySource, Receiver, Record};
 
 use super::{Items, receivers, spread};
@@ -133,17 +134,20 @@ pub(super) fn voice(items: &mut Items, flows: &[Flow]) {
 pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
     let verbose = items.options.verbose;
     type Pick = fn(&Flow) -> Option<&Delay>;
+    let response_time = match are_echo(flows) {
+        true => "Round trip",
+        false if flows.iter().all(super::transfers::has_transfers) => "Completion time",
+        false => "Response time",
+    };
     let kinds: [(&str, Pick); 6] = [
         ("One-way delay", |f| f.receiver.as_ref()?.one_way_delay.as_ref()),
         ("  from schedule", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
-        ("Response time", |f| f.transactions.as_ref()?.response_time.as_ref()),
+        (response_time, |f| f.transactions.as_ref()?.response_time.as_ref()),
         ("  from schedule", |f| f.transactions.as_ref()?.response_time_from_scheduled.as_ref()),
         ("Set-up time", |f| f.transactions.as_ref()?.setup_time.as_ref()),
         ("Round trip", |f| f.round_trip.as_ref()),
     ];
-    let is_echo = flows.iter().all(|f| f.transport.echoes());
     for (label, pick) in kinds {
-        let label = if is_echo && label == "Response time" { "Round trip" } else { label };
         items.per_flow(
             label,
             flows,

@@ -1,14 +1,19 @@
 //! The line of transactions: how many were completed, how many failed and why.
 
 use weir_model::counted;
+use weir_model::metric::are_echo;
 use weir_model::record::{Flow, Transactions};
 
+use super::transfers::has_transfers;
 use super::{Items, pps, spread};
 
 pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
-    let is_echo = flows.iter().all(|f| f.transport.echoes());
     items.per_flow(
-        if is_echo { "Echo requests" } else { "Transactions" },
+        match are_echo(flows) {
+            true => "Echo requests",
+            false if flows.iter().all(has_transfers) => "Transfers",
+            false => "Transactions",
+        },
         flows,
         |f| f.transactions.as_ref().map(|t| text(t, f.transport.echoes())),
         |flows| {
@@ -37,8 +42,14 @@ fn text(t: &Transactions, is_echo: bool) -> String {
     if let Some(rate) = t.transactions_per_second {
         text += &format!(", {} per second", pps(rate));
     }
-    if let Some(outstanding) = t.outstanding {
-        text += &format!(", {outstanding} at a time");
+    let asked = t.transfers.as_ref().and_then(|transfers| transfers.asked_starts_per_second);
+    if let Some(asked) = asked {
+        text += &format!(" (asked {})", pps(asked));
+    }
+    match (t.outstanding, t.transfers.is_some()) {
+        (Some(users), true) => text += &format!(", {}", counted(users, "user")),
+        (Some(outstanding), false) => text += &format!(", {outstanding} at a time"),
+        (None, _) => {}
     }
     if t.failed > 0 {
         let reasons: Vec<String> = t.failures.iter().map(|(why, n)| format!("{n} {why}")).collect();

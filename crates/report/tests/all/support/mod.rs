@@ -461,6 +461,39 @@ pub(crate) fn transactions() -> Record {
     record
 }
 
+/// Echo requests to two hosts.
+pub(crate) fn echo() -> Record {
+    let mut record = transactions();
+    let to = |host: &str| Connection {
+        host: Some(host.into()),
+        transport: Transport::Icmp(Default::default()),
+        shape: Shape::Rr,
+        rate: Some("1000pps".parse().unwrap()),
+        ..Connection::default()
+    };
+    let hosts = ["198.18.0.2", "198.18.0.3"];
+    record.plan.connections = hosts.map(to).into();
+    (record.peer, record.remote) = ("icmp".into(), None);
+    for ((flow, name), host) in record.flows.iter_mut().zip(["icmp-rr-1", "icmp-rr-2"]).zip(hosts) {
+        (flow.name, flow.transport, flow.host) =
+            (name.into(), TransportName::Icmp, Some(host.into()));
+        (flow.payload_bytes, flow.receiver) = (56, None);
+        let measured = flow.transactions.as_mut().unwrap();
+        measured.shape = Shape::Rr;
+        (measured.request_bytes, measured.response_bytes) = (Some(56), Some(56));
+        measured.outstanding = None;
+        measured.setup_time = None;
+    }
+    for interval in &mut record.intervals {
+        interval.flows.iter_mut().for_each(|flow| flow.receiver = None);
+        interval.total.forward.as_mut().unwrap().receiver = None;
+    }
+    record.total.forward.as_mut().unwrap().receiver = None;
+    let server = |host: &str| Server { name: host.into(), ..Server::default() };
+    record.servers = hosts.map(server).into();
+    record
+}
+
 /// Four TCP connections in each direction.
 pub(crate) fn tcp_bidir() -> Record {
     let mut flows = vec![];

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
 use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock};
-use weir_model::plan::{Direction, Family, FlowSpec, Plan};
+use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, SourceAddresses};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
@@ -32,14 +32,14 @@ use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::streams::Streams;
-use super::{ClientConfig, Event, Failure, echo};
+use super::{ClientConfig, Event, Failure, alone};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::report_timeout::{TimedOut, Waiting};
 use crate::stop::{Stop, StopReason};
-use crate::transport;
+use crate::transport::{self, LinkEnd};
 use crate::{Address, START_NS, TrafficError, clock_identity, host};
 
 /// Silence after which a server counts as unreachable, since it answers each keepalive; longer where keepalives are
@@ -131,6 +131,20 @@ struct Test<'a> {
     warnings: Vec<Warning>,
 }
 
+/// This host's end of the link to the server, if the plan sends frames of it.
+fn link_of(plan: &Plan, server: Address) -> Result<Option<LinkEnd>, TrafficError> {
+    let Some(name) = plan.connections.iter().map(|c| c.transport.name()).find(|t| t.frames())
+    else {
+        return Ok(None);
+    };
+    let found = LinkEnd::towards(server.ip_or_none(), plan.device.as_deref());
+    found.map(Some).map_err(|reason| TrafficError::Input {
+        field: "transport",
+        given: format!("{name} ({reason})"),
+        accepted: "a host on the same Ethernet link".into(),
+    })
+}
+
 /// Runs a test.
 pub(super) async fn run(
     config: ClientConfig,
@@ -138,8 +152,8 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    if echo::is_echo(&config.plan) {
-        return echo::run(config, control, stop, observe).await;
+    if alone::is_alone(&config.plan) {
+        return alone::run(config, control, stop, observe).await;
     }
     let Control { mut asked, engine, gate, streams } = control;
     let meter = Meter::default();
@@ -169,8 +183,22 @@ pub(super) async fn run(
     // A Unix socket counts as IPv4: no figure of its flows depends on it.
     let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
     observe(Event::Connected { local: connected.local, remote: connected.remote });
-    let path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
+    let mut path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
+    let link = link_of(&config.plan, connected.remote)?;
+    if let Some(link) = &link {
+        path_mtu_bytes = path_mtu_bytes.min(link.mtu_bytes());
+    }
     let specs = config.plan.flows(family, path_mtu_bytes);
+    if let Some(link) = link
+        && let Some((payload_bytes, most)) = link.oversized(transport::frames(&specs))
+    {
+        return Err(TrafficError::Input {
+            field: "payload",
+            given: format!("{payload_bytes} bytes in a frame"),
+            accepted: format!("up to {most} bytes through {}", link.name()),
+        }
+        .into());
+    }
     let mtu = server.map_or(u32::MAX, host::min_path_mtu);
     if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
         let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
@@ -378,15 +406,30 @@ pub(super) fn start_engine(config: &ClientConfig) -> Result<Engine, TrafficError
 /// closed need none, since the server closes first. Where requests are sent at a rate, the number that is open depends on
 /// the server: those without a port fail.
 fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
+    let addresses = u64::from(plan.bind.map_or(1, SourceAddresses::count));
     let of_ip =
-        plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
-    let needed: u64 = of_ip.map(|c| u64::from(c.count) * (1 + u64::from(c.outstanding()))).sum();
-    let ports = host::local_ports().filter(|ports| needed > *ports);
+        || plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
+    let of = |c: &Connection| u64::from(c.count) * (1 + u64::from(c.outstanding()));
+    for (connection, (first, last)) in of_ip().filter_map(|c| Some((c, c.client_ports()?))) {
+        let (needed, ports) = (of(connection), u64::from(last.saturating_sub(first)) + 1);
+        if needed > ports * addresses {
+            return Err(TrafficError::AddressSpace {
+                field: "client_port",
+                given: format!("{first}-{last} for {needed} connections at the same time"),
+                accepted: format!("at least {} ports", needed.div_ceil(addresses)),
+            });
+        }
+    }
+    let needed: u64 = of_ip().filter(|c| c.client_ports().is_none()).map(of).sum();
+    let ports = host::local_ports().map(|ports| ports.saturating_mul(addresses));
+    let ports = ports.filter(|ports| needed > *ports);
     ports.map_or(Ok(()), |ports| {
         Err(TrafficError::AddressSpace {
             field: "outstanding",
             given: format!("{needed} connections at the same time"),
-            accepted: format!("up to {ports}, the ports of net.ipv4.ip_local_port_range"),
+            accepted: format!(
+                "up to {ports}, by net.ipv4.ip_local_port_range and the local addresses (`bind`)"
+            ),
         })
     })
 }

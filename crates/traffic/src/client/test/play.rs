@@ -352,6 +352,11 @@ impl Test<'_> {
         self.states_changed = true;
         match event {
             FlowEvent::SenderDone(total) => {
+                let flow = self.flow(total.flow).filter(|flow| flow.is_stopped_by_command());
+                if let Some(spec) = flow.map(|flow| flow.spec.clone()) {
+                    // Perhaps by a command that named another receiver of the stream.
+                    self.note_stopped(&[spec]);
+                }
                 self.sender_done.insert(total.flow, total);
                 self.send(&ClientMessage::SenderDone(total)).await?;
             }
@@ -444,7 +449,7 @@ impl Test<'_> {
                 "stop" if flow.sends() => {
                     self.stopping.insert(spec.id);
                     // One sender, whichever of its receivers the command names.
-                    flow.stop_sender(&self.engine);
+                    flow.stop_by_command(&self.engine);
                     Ok(())
                 }
                 "start" if self.started.insert(spec.id) => {

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use weir_flow::{Failure, NextSend, StreamPool};
-use weir_model::plan::FlowSpec;
+use weir_model::plan::{FlowSpec, SourceAddresses};
 use weir_net::poll::Interest;
-use weir_net::tcp::TcpOptions;
+use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_wire::preface::DATA_LEN;
 
 use super::client::finish;
+use super::transfer::Fetching;
 use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, WRITE_BYTES, lock};
 use crate::Address;
 use crate::transport::{StreamSocket, StreamTransport};
@@ -20,8 +21,43 @@ pub(crate) struct Dial {
     pub(crate) spec: FlowSpec,
     pub(crate) server: Address,
     pub(crate) options: TcpOptions,
+    /// Addresses and ports from which connections are made in turn, if the plan states several.
+    pub(crate) sources: Option<SourceAddresses>,
+    pub(crate) ports: Option<(u16, u16)>,
+    /// Turn of the next connection.
+    pub(crate) turn: u64,
     /// Shows the server to which flow a connection belongs.
     pub(crate) preface: [u8; DATA_LEN],
+}
+
+/// Number of ports that are tried for a connection: others may be in use.
+const MAX_TRIES: u64 = 64;
+
+impl Dial {
+    /// Starts to connect from the next address and port. The addresses change first, so that connections in succession
+    /// have different ones.
+    fn connect(&mut self) -> weir_net::Result<TcpStream> {
+        let addresses = u64::from(self.sources.map_or(1, SourceAddresses::count));
+        let ports = self.ports.map_or(1, |(first, last)| u64::from(last.saturating_sub(first)) + 1);
+        let mut tries = (addresses * ports).min(MAX_TRIES);
+        loop {
+            if let Some(bind) = &mut self.options.bind {
+                if let Some(sources) = self.sources {
+                    bind.set_ip(sources.in_turn(self.turn));
+                }
+                if let Some((first, _)) = self.ports {
+                    bind.set_port(first + (self.turn / addresses % ports) as u16);
+                }
+                self.turn += 1;
+            }
+            let started = self.transport.start_connect(self.server, &self.options);
+            tries -= 1;
+            match &started {
+                Err(e) if tries > 0 && reason(kind(e)) == Failure::NoPort => {}
+                _ => return started,
+            }
+        }
+    }
 }
 
 /// The connection of one transaction.
@@ -33,10 +69,12 @@ pub(super) struct Dialled {
     sent: usize,
     have: usize,
     interest: Option<Interest>,
+    /// What it carries, if that is a volume of its own.
+    transfer: Option<Fetching>,
 }
 
 /// What a connection waits for, or how its transaction ended.
-enum Progress {
+pub(super) enum Progress {
     Waits(Interest),
     Answered,
     Failed(Failure),
@@ -80,9 +118,15 @@ pub(super) fn serve(
                 };
             }
         }
-        let Side::Client { dial: Some(dial), .. } = &slot.flow.side else { return Outcome::Done };
+        let Side::Client { dial: Some(dial), .. } = &mut slot.flow.side else {
+            return Outcome::Done;
+        };
         let number = lock(&state).sent(now);
-        match dial.transport.start_connect(dial.server, &dial.options) {
+        let transfer = slot
+            .flow
+            .transfers
+            .map(|role| Fetching::new(role, lock(&state).volume(number), &dial.preface));
+        match dial.connect() {
             Ok(stream) => {
                 let socket = dial.transport.socket(&dial.spec, stream);
                 let dialled = Dialled {
@@ -92,6 +136,7 @@ pub(super) fn serve(
                     sent: 0,
                     have: 0,
                     interest: None,
+                    transfer,
                 };
                 let connection = context.shared.connection_token(token);
                 slot.connections.insert(connection, Connection::Dialled(dialled));
@@ -135,11 +180,21 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
     let Side::Client { state, .. } = &slot.flow.side else { return };
     let was_connected = dialled.is_connected;
     let before = context.clock.monotonic_ns();
-    let mut progress = dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool);
-    if matches!(progress, Progress::Answered) {
-        progress = dialled.read(slot.flow.response, &mut context.shared.buffer);
-    }
     let number = dialled.number;
+    let mut progress = match &mut dialled.transfer {
+        Some(transfer) => {
+            let buffer = &mut context.shared.buffer;
+            let clock = context.clock;
+            transfer.advance(&*dialled.socket, &pool, buffer, |bytes| {
+                lock(state).moved(number, bytes, clock.monotonic_ns());
+            })
+        }
+        None => match dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool) {
+            Progress::Answered => dialled.read(slot.flow.response, &mut context.shared.buffer),
+            other => other,
+        },
+    };
+    dialled.is_connected |= dialled.transfer.as_ref().is_some_and(Fetching::is_connected);
     let is_set_up = dialled.is_connected && !was_connected;
     let poller = &context.inbox.poller;
     if let Progress::Waits(wanted) = progress {
@@ -216,11 +271,11 @@ fn kind(e: &weir_net::Error) -> io::ErrorKind {
     e.raw_os_error().map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind())
 }
 
-fn is_waiting(e: &io::Error) -> bool {
+pub(super) fn is_waiting(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
 }
 
-fn reason(kind: io::ErrorKind) -> Failure {
+pub(super) fn reason(kind: io::ErrorKind) -> Failure {
     match kind {
         io::ErrorKind::ConnectionRefused => Failure::Refused,
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Reset,

@@ -7,6 +7,7 @@ mod echo;
 mod server;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -23,6 +24,7 @@ use weir_net::waiting::{SPIN_NS, spin_until};
 
 pub(crate) use connect::Dial;
 pub(crate) use server::Accepted;
+pub(crate) use transfer::TransferRole;
 
 use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, Proof, content_key, lock, sender_total};
@@ -89,6 +91,8 @@ pub(crate) struct TransactFlow {
     pub(crate) response: usize,
     /// Bytes of the number at the start of each datagram.
     pub(crate) number: usize,
+    /// Where each connection carries a volume.
+    pub(crate) transfers: Option<TransferRole>,
     pub(crate) events: Events,
 }
 
@@ -161,6 +165,7 @@ struct Slot {
 enum Connection {
     Dialled(connect::Dialled),
     Accepted(server::Serving),
+    Transfer(transfer::Serving),
 }
 
 /// What all flows of a worker share.
@@ -190,7 +195,10 @@ impl Shared {
 
     /// Up to [`WRITE_BYTES`] of the content of a flow's messages.
     fn pool(&mut self, flow: &TransactFlow) -> Arc<StreamPool> {
-        let most = flow.request.max(flow.response).min(WRITE_BYTES);
+        let most = match flow.transfers {
+            Some(_) => WRITE_BYTES,
+            None => flow.request.max(flow.response).min(WRITE_BYTES),
+        };
         let key = (content_key(flow.content), flow.seed, most);
         // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
         if self.pools.len() >= MAX_POOLS && !self.pools.contains_key(&key) {
@@ -414,6 +422,7 @@ fn connection_event(owner: u64, slot: &mut Slot, token: u64, context: &mut Conte
             }
         }
         Some(Connection::Accepted(_)) => server::advance(slot, token, context),
+        Some(Connection::Transfer(_)) => transfer::serve(slot, token, context),
         None => {}
     }
 }
@@ -438,8 +447,12 @@ fn set_interest(slot: &mut Slot, token: u64, context: &Context, interest: Intere
 /// Closes accepted connections whose request does not arrive.
 fn close_silent(slot: &mut Slot, now: u64, context: &mut Context) {
     slot.connections.retain(|token, connection| {
-        let Connection::Accepted(serving) = &*connection else { return true };
-        if !serving.is_silent(now) {
+        let is_silent = match &*connection {
+            Connection::Dialled(_) => false,
+            Connection::Accepted(serving) => serving.is_silent(now),
+            Connection::Transfer(serving) => serving.is_silent(now),
+        };
+        if !is_silent {
             return true;
         }
         context.shared.owners.remove(token);
@@ -462,6 +475,7 @@ impl Connection {
         match self {
             Connection::Dialled(dialled) => &*dialled.socket,
             Connection::Accepted(serving) => &*serving.accepted.socket,
+            Connection::Transfer(serving) => serving.socket(),
         }
     }
 }

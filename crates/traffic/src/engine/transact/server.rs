@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_net::poll::Interest;
 
-use super::{Connection, Context, Link, Outcome, Side, Slot, TURN, WRITE_BYTES};
+use super::{Connection, Context, Link, Outcome, Side, Slot, TURN, WRITE_BYTES, transfer};
 use super::{FlowEvent, lock};
 use crate::server::Share;
 use crate::signals::Signal;
@@ -170,6 +170,10 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
 /// Takes a connection of one transaction.
 pub(super) fn accept(flow: u64, slot: &mut Slot, accepted: Accepted, context: &mut Context) {
     let Side::Server(state) = &slot.flow.side else { return };
+    if slot.flow.transfers.is_some() {
+        transfer::accept(flow, slot, accepted, context);
+        return;
+    }
     if slot.flow.request == 0 {
         // Connect and close: the server closes first, so that the client's port is free immediately.
         lock(state).on_read(0, None, context.clock.monotonic_ns());

@@ -34,6 +34,7 @@ fn with_unread_responses(
         request: 1,
         response,
         number: 0,
+        transfers: None,
         events,
     };
     let mut flows = HashMap::new();

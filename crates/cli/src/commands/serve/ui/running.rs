@@ -245,11 +245,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         }
     }
     if scenarios.is_empty() {
-        scenarios.push(directory.join("scenarios"));
-        // The scenarios installed with the program.
-        let program = std::env::current_exe().ok();
-        let shared = program.and_then(|p| Some(p.parent()?.parent()?.join("share/weir/scenarios")));
-        scenarios.extend(shared.filter(|s| s.is_dir()));
+        scenarios = user_data::scenario_directories(&data);
     }
     let may = capabilities().unwrap_or_default();
     Ok(Config {

@@ -274,7 +274,9 @@ impl Screen {
                 (tcp, window.map(volume))
             }
             Content::Transactions => {
-                let rate = sent(|c| c.transactions_per_second).map(significant);
+                let rate = sent(|c| c.transactions_per_second)
+                    .or_else(|| received(|c| c.transactions_per_second))
+                    .map(significant);
                 (flow.meta.shape.has_transactions(), rate)
             }
         };

@@ -1,8 +1,9 @@
-//! A test of ICMP echo: requests that the host's system answers. There is no server, so there is neither a control
-//! connection nor a relation of clocks, and the record has the figures of this end alone.
+//! A test without a server: ICMP echo, which the host's system answers, and frames on an interface, which anyone may
+//! receive. There is neither a control connection nor a relation of clocks, and the record has the figures of this end
+//! alone.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,25 +11,25 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble, interval};
+use weir_model::names::INTERFACE;
 use weir_model::plan::{Family, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
+use weir_net::interface::Interface;
 
 use super::commands::Reply;
 use super::connect::{bind_address, resolve_elsewhere};
 use super::test::{Control, LOSS_THRESHOLD_NS, start_engine, start_late};
 use super::{ClientConfig, Event, Failure};
-use crate::engine::{Engine, FlowEvent, Link, NO_ROUTE};
+use crate::engine::{Engine, Events, FlowEvent, Link, NO_ROUTE};
 use crate::flows::{Flow, SessionFacts};
 use crate::signals::{Signal, Signals};
 use crate::stop::{Stop, StopReason};
-use crate::transport::{self, DatagramSocket, EchoSocket};
+use crate::transport::{self, DatagramSocket, EchoSocket, FrameSocket};
 use crate::{START_NS, TrafficError, host};
 
-/// The kind of the far end in records.
-const PEER: &str = "icmp";
 /// How long an interval is over before it is shown: what is read just after its end belongs to it.
 const SHOW_AFTER_NS: u64 = 30_000_000;
 
@@ -42,8 +43,81 @@ impl Signals for NoSignals {
 }
 
 /// Whether a plan is such a test; its check refuses a mixture.
-pub(super) fn is_echo(plan: &Plan) -> bool {
-    plan.connections.iter().any(|connection| connection.transport.echoes())
+pub(super) fn is_alone(plan: &Plan) -> bool {
+    plan.connections.iter().any(|connection| !connection.transport.has_server())
+}
+
+/// Where its packets go.
+enum Target {
+    Host(SocketAddr),
+    Interface(Box<Interface>),
+}
+
+impl Target {
+    async fn of(config: &ClientConfig) -> Result<Target, TrafficError> {
+        match config.host.strip_prefix(INTERFACE) {
+            Some(name) => Ok(Target::Interface(Box::new(weir_net::interface::interface(name)?))),
+            None => address(config).await.map(Target::Host),
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Target::Host(to) => Some(to.ip()),
+            Target::Interface(_) => None,
+        }
+    }
+
+    fn device<'a>(&'a self, plan: &'a Plan) -> Option<&'a str> {
+        match self {
+            Target::Host(_) => plan.device.as_deref(),
+            Target::Interface(interface) => Some(&interface.name),
+        }
+    }
+
+    /// IP packets of at most this size pass without fragmentation, bytes.
+    fn mtu_bytes(&self) -> u32 {
+        match self {
+            Target::Host(to) => host::min_path_mtu(*to),
+            Target::Interface(interface) => interface.mtu_bytes,
+        }
+    }
+
+    fn nominal(&self) -> Option<(u64, String)> {
+        match self {
+            Target::Host(to) => host::nominal(to.ip()),
+            Target::Interface(interface) => host::nominal_of(&interface.name),
+        }
+    }
+
+    /// A flow on its socket.
+    fn flow(
+        &self,
+        config: &ClientConfig,
+        engine: &Engine,
+        facts: &SessionFacts,
+        spec: &FlowSpec,
+        events: Events,
+    ) -> Result<Flow, TrafficError> {
+        match self {
+            Target::Host(to) => {
+                let bind = bind_address(&config.plan, *to, 0, 0);
+                let key = crate::key::random()?;
+                let device = config.plan.device.clone();
+                let socket = Arc::new(EchoSocket::open(spec, bind, device, *to, &key)?);
+                let link = Link::Datagrams { socket, signals: Box::new(NoSignals), proof: None };
+                Ok(Flow::transactions(engine, facts, spec.clone(), true, link, None, events))
+            }
+            Target::Interface(interface) => {
+                let socket = Arc::new(FrameSocket::open(interface)?);
+                let (spec, supply) = (spec.clone(), config.supply.clone());
+                let (signals, alive, log) = (None, None, None);
+                Ok(Flow::datagrams(
+                    engine, facts, spec, true, socket, signals, alive, events, log, supply,
+                ))
+            }
+        }
+    }
 }
 
 /// Refuses what a test without a server can't do.
@@ -54,7 +128,7 @@ fn check(config: &ClientConfig) -> Result<(), TrafficError> {
     ];
     for (field, is_set, accepted) in refused {
         if is_set {
-            let (given, accepted) = ("with transport icmp".into(), accepted.into());
+            let (given, accepted) = ("in a test without a server".into(), accepted.into());
             return Err(TrafficError::Input { field, given, accepted });
         }
     }
@@ -72,7 +146,7 @@ fn check(config: &ClientConfig) -> Result<(), TrafficError> {
 async fn address(config: &ClientConfig) -> Result<SocketAddr, TrafficError> {
     let found = resolve_elsewhere(&config.host, &config.plan).await?;
     let bind = config.plan.bind;
-    let fits = |to: &&SocketAddr| bind.is_none_or(|bind| bind.is_ipv4() == to.is_ipv4());
+    let fits = |to: &&SocketAddr| bind.is_none_or(|bind| bind.first().is_ipv4() == to.is_ipv4());
     let mut to = *found.iter().find(fits).ok_or_else(|| TrafficError::Input {
         field: "bind",
         given: bind.map(|bind| bind.to_string()).unwrap_or_default(),
@@ -106,12 +180,13 @@ pub(super) async fn run(
     check(&config)?;
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     let to = tokio::select! {
-        to = address(&config) => to?,
+        to = Target::of(&config) => to?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let family = if to.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 };
-    let specs = config.plan.flows(family, host::path_mtu(to.ip()));
-    let path_mtu_bytes = host::min_path_mtu(to);
+    // No figure of frames depends on the family.
+    let family = if to.ip().is_some_and(|ip| ip.is_ipv6()) { Family::Ipv6 } else { Family::Ipv4 };
+    let path_mtu_bytes = to.mtu_bytes();
+    let specs = config.plan.flows(family, to.ip().map_or(path_mtu_bytes, host::path_mtu));
     let engine = match engine {
         Some(engine) => engine,
         None => Arc::new(start_engine(&config)?),
@@ -131,15 +206,9 @@ pub(super) async fn run(
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut flows = vec![];
     for spec in &specs {
-        let bind = bind_address(&config.plan, to, 0);
-        let key = crate::key::random()?;
-        let socket = EchoSocket::open(spec, bind, config.plan.device.clone(), to, &key)?;
-        let link =
-            Link::Datagrams { socket: Arc::new(socket), signals: Box::new(NoSignals), proof: None };
-        let (spec, events) = (spec.clone(), events.clone());
-        flows.push(Flow::transactions(&engine, &facts, spec, true, link, None, events));
+        flows.push(to.flow(&config, &engine, &facts, spec, events.clone())?);
     }
-    let before = host::before(Some(to.ip()), config.plan.device.as_deref());
+    let before = host::before(to.ip(), to.device(&config.plan));
     let mut cpu = host::CpuMeter::new(&config.clock);
     observe(Event::Started { specs: specs.clone(), family });
     let common = match gate {
@@ -191,7 +260,7 @@ pub(super) async fn run(
             }
             Some(event) = inbox.recv() => test.event(event, observe),
             Some((_, reply)) = asked.recv() => {
-                let _ = reply.send(Reply::error("a test of ICMP echo has no commands; accepted: an interrupt"));
+                let _ = reply.send(Reply::error("a test without a server has no commands; accepted: an interrupt"));
             }
             () = tokio::time::sleep_until(Instant::now() + wait.unwrap_or_default()), if wait.is_some() => {
                 test.show(observe);
@@ -227,16 +296,18 @@ pub(super) async fn run(
     };
     let nominal = match config.plan.nominal {
         Some(rate) => Some((rate.0, "stated".to_string())),
-        None if config.nominal_auto => host::nominal(to.ip()),
+        None if config.nominal_auto => to.nominal(),
         None => None,
     };
+    let peer = test.specs.first().map(|spec| spec.connection.transport.label().to_owned());
+    let peer = peer.unwrap_or_default();
     let record = assemble(Parts {
         plan: Plan { host: Some(config.host.clone()), ..config.plan.clone() },
         specs: std::mem::take(&mut test.specs),
         family,
         local,
         remote: None,
-        peer: PEER.into(),
+        peer,
         one_sided: true,
         peer_reports: Default::default(),
         clock: None,

@@ -1,0 +1,277 @@
+//! Transfers: what the client of transactions knows in addition where each one is a connection with a volume of its own:
+//! volumes by number, users and their pauses, the limit of concurrent ones, and when one that no longer moves has failed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use weir_laws::{DrawPosition, Philox, slot};
+use weir_model::plan::{FlowSpec, MAX_CONCURRENT, SpacingLaw};
+use weir_model::record::{Sender, TransferClass, Transfers};
+use weir_stats::DelaySummary;
+
+use crate::receive::delay_record;
+use crate::sizes::{Sizes, place};
+use crate::transact::Failure;
+
+/// Longest time that an established connection may take for the next byte, ns.
+const QUIET_NS: u64 = 10_000_000_000;
+/// Shortest time between two looks for transfers that no longer move, ns.
+const LOOK_NS: u64 = 10_000_000;
+/// Bounds between the classes of volumes, bytes: decades, as studies of flow completion times use.
+const CLASS_BOUNDS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+
+/// How a transfer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// The receiver has the whole volume.
+    Completed {
+        took_ns: u64,
+    },
+    Failed,
+    /// The test ended.
+    Unfinished,
+}
+
+/// A transfer in progress.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    moved: u64,
+    /// When its connection was started, established, or last moved a byte.
+    last_ns: u64,
+    is_set_up: bool,
+}
+
+/// The pauses of users, by the numbers of the transfers that they follow.
+#[derive(Debug, Clone)]
+struct Pauses {
+    mean_ns: f64,
+    law: SpacingLaw,
+    philox: Philox,
+    place: DrawPosition,
+}
+
+impl Pauses {
+    fn after(&mut self, number: u64) -> u64 {
+        let place = DrawPosition { packet: number, ..self.place };
+        let factor = self.law.next(&mut place.draws(&self.philox));
+        (self.mean_ns * factor).clamp(0.0, 1e18) as u64
+    }
+}
+
+/// The transfers of a flow.
+#[derive(Debug, Clone)]
+pub(crate) struct Transferring {
+    volumes: Sizes,
+    pauses: Option<Pauses>,
+    /// When each idle user starts its next transfer; `None` if starts are scheduled.
+    ready: Option<BinaryHeap<Reverse<u64>>>,
+    users: u32,
+    max_concurrent: u64,
+    timeout_ns: u64,
+    running: BTreeMap<u64, Running>,
+    /// When to look for transfers that no longer move.
+    look_ns: u64,
+    /// When what is still running is ended, once the time of the test is over.
+    cut_ns: Option<u64>,
+    /// The latest time known here.
+    now_ns: u64,
+    started: u64,
+    not_started: u64,
+    unfinished: u64,
+    unfinished_bytes: u64,
+    completed_bytes: u64,
+    /// Transfers × ns until `now_ns`, and since when.
+    load: u128,
+    since_ns: Option<u64>,
+    most_running: u64,
+    classes: [DelaySummary; CLASS_BOUNDS.len() + 1],
+}
+
+impl Transferring {
+    /// Those of a flow; `None` for another shape. A connection that is not established within `timeout_ns` fails.
+    pub(crate) fn of(spec: &FlowSpec, timeout_ns: u64) -> Option<Self> {
+        let connection = &spec.connection;
+        let volume = connection.volume.as_ref().filter(|_| connection.shape.has_volumes())?;
+        let pauses = connection.pause.as_ref().and_then(|law| {
+            Some(Pauses {
+                mean_ns: law.moments().mean_ns?,
+                law: law.start(),
+                philox: Philox::new(spec.seed.0),
+                place: place(&spec.name, connection.direction, slot::PAUSE),
+            })
+        });
+        Some(Transferring {
+            volumes: Sizes::new(volume, spec.seed, &spec.name, connection.direction),
+            pauses,
+            ready: (!spec.is_paced()).then(BinaryHeap::new),
+            users: connection.outstanding(),
+            max_concurrent: connection.max_concurrent.unwrap_or(MAX_CONCURRENT).into(),
+            timeout_ns,
+            running: BTreeMap::new(),
+            look_ns: u64::MAX,
+            cut_ns: None,
+            now_ns: 0,
+            started: 0,
+            not_started: 0,
+            unfinished: 0,
+            unfinished_bytes: 0,
+            completed_bytes: 0,
+            load: 0,
+            since_ns: None,
+            most_running: 0,
+            classes: std::array::from_fn(|_| DelaySummary::new()),
+        })
+    }
+
+    /// All users begin with a transfer.
+    pub(crate) fn start(&mut self, at_ns: u64) {
+        if let Some(ready) = &mut self.ready {
+            ready.extend((0..self.users).map(|_| Reverse(at_ns)));
+        }
+    }
+
+    pub(crate) fn volume(&self, number: u64) -> u64 {
+        self.volumes.at(number) as u64
+    }
+
+    pub(crate) fn max_concurrent(&self) -> u64 {
+        self.max_concurrent
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// When the next idle user starts, `u64::MAX` if none is idle; `None` if starts are scheduled.
+    pub(crate) fn ready_ns(&self) -> Option<u64> {
+        let ready = self.ready.as_ref()?;
+        Some(ready.peek().map_or(u64::MAX, |Reverse(at)| *at))
+    }
+
+    /// A transfer was due and not started.
+    pub(crate) fn passed(&mut self, is_counted: bool) {
+        self.not_started += u64::from(is_counted);
+    }
+
+    /// A transfer starts. Returns when its user meant to start it, if users do.
+    pub(crate) fn started(&mut self, number: u64, now_ns: u64, is_counted: bool) -> Option<u64> {
+        self.advance(now_ns);
+        self.since_ns.get_or_insert(now_ns);
+        self.started += u64::from(is_counted);
+        self.running.insert(number, Running { moved: 0, last_ns: now_ns, is_set_up: false });
+        self.most_running = self.most_running.max(self.running.len() as u64);
+        self.look_ns = self.look_ns.min(now_ns.saturating_add(self.timeout_ns));
+        self.ready.as_mut()?.pop().map(|Reverse(at)| at)
+    }
+
+    pub(crate) fn set_up(&mut self, number: u64, now_ns: u64) {
+        self.advance(now_ns);
+        if let Some(running) = self.running.get_mut(&number) {
+            (running.is_set_up, running.last_ns) = (true, now_ns);
+        }
+    }
+
+    pub(crate) fn moved(&mut self, number: u64, bytes: u64, now_ns: u64) {
+        self.advance(now_ns);
+        if let Some(running) = self.running.get_mut(&number) {
+            running.moved += bytes;
+            running.last_ns = now_ns;
+        }
+    }
+
+    /// A transfer has ended: its user pauses.
+    pub(crate) fn closed(&mut self, number: u64, now_ns: u64, is_counted: bool, how: Closed) {
+        self.advance(now_ns);
+        let moved = self.running.remove(&number).map_or(0, |running| running.moved);
+        let pause = self.pauses.as_mut().map_or(0, |pauses| pauses.after(number));
+        if let Some(ready) = &mut self.ready {
+            ready.push(Reverse(now_ns.saturating_add(pause)));
+        }
+        match how {
+            _ if !is_counted => {}
+            Closed::Completed { took_ns } => {
+                let volume = self.volume(number);
+                self.completed_bytes = self.completed_bytes.saturating_add(volume);
+                let class = CLASS_BOUNDS.partition_point(|bound| *bound <= volume);
+                self.classes[class].record(took_ns as i64);
+            }
+            Closed::Failed => {}
+            Closed::Unfinished => {
+                self.unfinished += 1;
+                self.unfinished_bytes += moved;
+            }
+        }
+    }
+
+    /// Adds the time that has passed to the mean number of running transfers.
+    fn advance(&mut self, now_ns: u64) {
+        if now_ns > self.now_ns {
+            self.load += u128::from(now_ns - self.now_ns) * self.running.len() as u128;
+            self.now_ns = now_ns;
+        }
+    }
+
+    /// When [`Self::expired`] is to be called again.
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        match self.running.is_empty() {
+            true => u64::MAX,
+            false => self.look_ns.min(self.cut_ns.unwrap_or(u64::MAX)),
+        }
+    }
+
+    fn limit_ns(&self, running: &Running) -> u64 {
+        let patience = match running.is_set_up {
+            true => self.timeout_ns.max(QUIET_NS),
+            false => self.timeout_ns,
+        };
+        running.last_ns.saturating_add(patience)
+    }
+
+    /// The transfers whose time is up, and why. `is_over`: the time of the test is.
+    pub(crate) fn expired(&mut self, now_ns: u64, is_over: bool) -> Vec<(u64, Failure)> {
+        self.advance(now_ns);
+        if is_over && self.cut_ns.is_none() {
+            self.cut_ns = Some(now_ns.saturating_add(self.timeout_ns));
+        }
+        if self.cut_ns.is_some_and(|cut| cut <= now_ns) {
+            return self.running.keys().map(|number| (*number, Failure::Unfinished)).collect();
+        }
+        if now_ns < self.look_ns {
+            return vec![];
+        }
+        let (mut over, mut next) = (vec![], u64::MAX);
+        for (number, running) in &self.running {
+            match self.limit_ns(running) {
+                limit if limit <= now_ns => over.push((*number, Failure::Timeout)),
+                limit => next = next.min(limit),
+            }
+        }
+        self.look_ns = next.max(now_ns.saturating_add(LOOK_NS));
+        over
+    }
+
+    /// Its part of the record. `seconds`: the time of the transactions.
+    pub(crate) fn report(&self, seconds: f64, sender: &Sender) -> Transfers {
+        let lasted = self.since_ns.map(|since| self.now_ns.saturating_sub(since));
+        let lasted = lasted.filter(|ns| *ns > 0);
+        let class = |(i, times): (usize, &DelaySummary)| TransferClass {
+            from_bytes: if i == 0 { 0 } else { CLASS_BOUNDS[i - 1] },
+            below_bytes: CLASS_BOUNDS.get(i).copied(),
+            completed: times.count(),
+            completion_time: delay_record(times, None),
+        };
+        let per_second = |bytes: u64| (seconds > 0.0).then(|| 8.0 * bytes as f64 / seconds);
+        Transfers {
+            completed_bytes: self.completed_bytes,
+            goodput_bits_per_second: per_second(self.completed_bytes),
+            asked_starts_per_second: sender.asked_packets_per_second,
+            started: self.started,
+            not_started: self.not_started,
+            unfinished: self.unfinished,
+            unfinished_bytes: self.unfinished_bytes,
+            max_concurrent: self.most_running,
+            mean_concurrent: lasted.map(|ns| self.load as f64 / ns as f64),
+            classes: self.classes.iter().enumerate().map(class).collect(),
+        }
+    }
+}

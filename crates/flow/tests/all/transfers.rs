@@ -1,0 +1,203 @@
+//! Transfers under a virtual clock, over a path that moves each at a constant rate.
+
+use std::collections::BTreeMap;
+
+use weir_flow::{Failure, IntervalClock, NextSend, Transacting};
+use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Shape};
+use weir_model::record::{Transactions, Transfers};
+use weir_model::units::{Seed, Span};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 5 * SECOND;
+const TIMEOUT: u64 = 500 * MS;
+
+fn connection(volume: &str) -> Connection {
+    Connection {
+        shape: Shape::Transfers,
+        volume: Some(volume.parse().unwrap()),
+        duration: Some(Span::from_seconds(10)),
+        ..Connection::default()
+    }
+}
+
+fn spec(connection: Connection) -> FlowSpec {
+    let plan = Plan { connections: vec![connection], seed: Seed(7), ..Plan::default() };
+    plan.check().unwrap();
+    plan.flows(Family::Ipv4, 1500).remove(0)
+}
+
+/// One that ran: when it was started, and its volume.
+type Started = (u64, u64);
+
+/// Runs a flow to its end. `takes`: how long a transfer of this number and volume takes; `None`: it never moves a byte.
+fn run(
+    spec: &FlowSpec,
+    takes: impl Fn(u64, u64) -> Option<u64>,
+) -> (Transactions, Transfers, Vec<Started>) {
+    let mut state = Transacting::new(spec, 0, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    let (mut now, mut started) = (START - MS, vec![]);
+    // Ends by time, then number.
+    let mut running: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    loop {
+        while let Some(((at, number), volume)) = running.pop_first() {
+            if at > now {
+                running.insert((at, number), volume);
+                break;
+            }
+            state.moved(number, volume as usize, now);
+            state.answered(number, now);
+        }
+        match state.next(now) {
+            NextSend::Done => break,
+            NextSend::Now(_) => {
+                let number = state.sent(now);
+                let volume = state.volume(number);
+                started.push((now, volume));
+                state.set_up(number, now);
+                if let Some(duration) = takes(number, volume) {
+                    running.insert((now + duration, number), volume);
+                }
+            }
+            NextSend::At(at) => {
+                let next = running.first_key_value().map_or(u64::MAX, |((at, _), _)| *at);
+                assert!(at > now || next > now, "it would wait forever");
+                now = at.min(next).max(now);
+                assert!(now < START + 1000 * SECOND, "nothing more happens");
+            }
+        }
+        for number in state.take_timed_out() {
+            running.retain(|(_, running), _| *running != number);
+        }
+    }
+    state.finish(now);
+    let sender = state.sending.report("request", None);
+    let t = state.report(&sender);
+    assert_eq!(sender.packets, started.len() as u64);
+    let transfers = t.transfers.clone().unwrap();
+    assert_eq!(transfers.started, t.completed + t.failed + transfers.unfinished);
+    (t, transfers, started)
+}
+
+/// 1 MB/s.
+fn by_volume(_: u64, volume: u64) -> Option<u64> {
+    Some(volume * 1000)
+}
+
+#[test]
+fn an_open_loop_starts_transfers_whatever_became_of_earlier_ones() {
+    let open = Connection { starts: Some("10ms".parse().unwrap()), ..connection("1000") };
+    let (t, transfers, started) = run(&spec(open), |_, _| Some(100 * MS));
+    // One each 10 ms for 10 s, each of which takes 100 ms.
+    assert_eq!((t.completed, t.failed, transfers.unfinished), (1000, 0, 0));
+    assert!(started.windows(2).all(|w| w[1].0 - w[0].0 == 10 * MS));
+    assert_eq!(transfers.completed_bytes, 1_000_000);
+    assert!((9..=11).contains(&transfers.max_concurrent), "{transfers:?}");
+    assert!((transfers.mean_concurrent.unwrap() - 10.0).abs() < 0.5, "{transfers:?}");
+    assert_eq!(t.response_time_from_scheduled.unwrap().max_seconds, 0.1);
+    assert_eq!(
+        transfers.classes.iter().map(|c| c.completed).collect::<Vec<_>>(),
+        [1000, 0, 0, 0, 0]
+    );
+    assert_eq!(t.outstanding, None);
+}
+
+#[test]
+fn starts_at_a_rate_are_independent_of_each_other() {
+    let open = Connection { rate: Some("100pps".parse().unwrap()), ..connection("1000") };
+    let (t, transfers, started) = run(&spec(open), by_volume);
+    let gaps: Vec<f64> = started.windows(2).map(|w| (w[1].0 - w[0].0) as f64).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    // A Poisson process: the standard deviation of the intervals is their mean.
+    let variation = variance.sqrt() / mean;
+    assert!((0.9..1.1).contains(&variation), "{variation}");
+    assert!((850..1150).contains(&t.completed), "{}", t.completed);
+    assert_eq!(transfers.asked_starts_per_second, Some(100.0));
+}
+
+#[test]
+fn volumes_are_those_of_their_numbers_in_each_run_and_direction_by_itself() {
+    let law = "pareto(shape=1.2, scale=2K, max=1M)";
+    let open = Connection { starts: Some("10ms".parse().unwrap()), ..connection(law) };
+    let volumes = |connection: &Connection| -> Vec<u64> {
+        run(&spec(connection.clone()), by_volume).2.iter().map(|(_, volume)| *volume).collect()
+    };
+    let first = volumes(&open);
+    assert!(first.iter().all(|v| (2048..=1 << 20).contains(v)));
+    assert_eq!(volumes(&open), first);
+    let reverse = Connection { direction: Direction::Reverse, ..open.clone() };
+    assert_ne!(volumes(&reverse), first);
+    // Those that do not start take their volumes with them.
+    let limited = Connection { max_concurrent: Some(1), ..open };
+    let (t, transfers, started) = run(&spec(limited), |_, _| Some(15 * MS));
+    assert_eq!((t.completed, transfers.not_started, transfers.max_concurrent), (500, 500, 1));
+    assert!(started.iter().zip(first.iter().step_by(2)).all(|((_, volume), one)| volume == one));
+}
+
+#[test]
+fn users_pause_between_their_transfers() {
+    let users = Connection {
+        outstanding: Some(3),
+        pause: Some("900ms".parse().unwrap()),
+        ..connection("100000")
+    };
+    let (t, transfers, started) = run(&spec(users), |_, _| Some(100 * MS));
+    // Three users, each with a transfer of 0.1 s in each second.
+    assert_eq!((t.completed, transfers.max_concurrent, t.outstanding), (30, 3, Some(3)));
+    assert!(started.iter().all(|(at, _)| (at - START).is_multiple_of(SECOND)));
+    assert!((transfers.mean_concurrent.unwrap() - 0.3).abs() < 0.05, "{transfers:?}");
+    assert_eq!(t.response_time_from_scheduled, None);
+    // Of the class from 100 kB on.
+    assert_eq!(transfers.classes[2].completed, 30);
+    assert_eq!(transfers.classes[2].completion_time.as_ref().unwrap().max_seconds, 0.1);
+}
+
+#[test]
+fn a_late_start_counts_from_its_scheduled_time() {
+    let open = Connection { starts: Some("10ms".parse().unwrap()), ..connection("1000") };
+    let spec = spec(open);
+    let mut state = Transacting::new(&spec, 0, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    // The first is due at the start; this host comes to it 30 ms later, and it takes 5 ms.
+    let now = START + 30 * MS;
+    assert!(matches!(state.next(now), NextSend::Now(1)));
+    let number = state.sent(now);
+    state.answered(number, now + 5 * MS);
+    state.stop();
+    let t = state.report(&state.sending.report("request", None));
+    assert_eq!(t.response_time.unwrap().max_seconds, 0.005);
+    assert_eq!(t.response_time_from_scheduled.unwrap().max_seconds, 0.035);
+}
+
+#[test]
+fn what_is_still_running_at_the_end_is_unfinished_with_its_bytes() {
+    let one = Connection { duration: Some(Span::from_seconds(1)), ..connection("1000000") };
+    let spec = spec(one);
+    let mut state = Transacting::new(&spec, 0, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    assert!(matches!(state.next(START), NextSend::Now(1)));
+    let number = state.sent(START);
+    state.set_up(number, START);
+    state.moved(number, 4000, START + SECOND);
+    // It has the loss threshold to finish, which ends when that is over.
+    let end = START + SECOND;
+    assert!(matches!(state.next(end), NextSend::At(at) if at == end + TIMEOUT));
+    assert!(matches!(state.next(end + TIMEOUT), NextSend::Done));
+    assert_eq!(state.take_timed_out(), [number]);
+    let t = state.report(&state.sending.report("request", None));
+    let transfers = t.transfers.unwrap();
+    assert_eq!((t.completed, t.failed), (0, 0));
+    assert_eq!((transfers.unfinished, transfers.unfinished_bytes), (1, 4000));
+}
+
+#[test]
+fn a_transfer_that_no_longer_moves_fails_and_a_slow_one_does_not() {
+    let some =
+        Connection { packets: Some(2), duration: None, outstanding: Some(2), ..connection("1000") };
+    let (t, transfers, _) = run(&spec(some), |number, _| (number == 0).then_some(9 * SECOND));
+    // Far longer than the loss threshold, but not silent for 10 s.
+    assert_eq!((t.completed, transfers.unfinished), (1, 0));
+    assert_eq!(t.failures.get(Failure::Timeout.name()), Some(&1));
+}

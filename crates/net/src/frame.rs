@@ -1,0 +1,3 @@
+//! Sending of whole frames on an interface.
+
+pub use crate::sys::frame::open_sender;

@@ -1,0 +1,91 @@
+//! Lines of transfers: their volume, how many ran at the same time, those without an end, and completion times by volume.
+
+use weir_model::counted;
+use weir_model::record::{Flow, TransferClass, Transfers};
+
+use super::{Items, spread};
+use crate::number::{Units, duration, significant, volume};
+
+/// Whether the transactions of a flow are transfers.
+pub(super) fn has_transfers(flow: &Flow) -> bool {
+    of(flow).is_some()
+}
+
+fn of(flow: &Flow) -> Option<&Transfers> {
+    flow.transactions.as_ref()?.transfers.as_ref()
+}
+
+pub(super) fn transfers(items: &mut Items, flows: &[Flow]) {
+    let units = items.options.units;
+    items.per_flow(
+        "  volume",
+        flows,
+        |f| of(f).map(|t| text(t, units)),
+        |flows| {
+            let goodput = flows.iter().filter_map(|f| of(f)?.goodput_bits_per_second);
+            Some(format!("goodput {}", spread(goodput, |bits| units.rate(bits))?))
+        },
+    );
+    let classes = flows.iter().filter_map(of).map(|t| t.classes.len()).max().unwrap_or(0);
+    for i in 0..classes {
+        let class = |f: &Flow| of(f)?.classes.get(i).filter(|class| class.completed > 0).cloned();
+        let Some(label) = flows.iter().find_map(|f| of(f)?.classes.get(i).map(label)) else {
+            continue;
+        };
+        items.per_flow(
+            &label,
+            flows,
+            |f| class(f).map(|class| times(&class)),
+            |flows| {
+                let p50 = flows.iter().filter_map(|f| class(f)?.completion_time?.p50_seconds);
+                Some(format!("p50 {}", spread(p50, duration)?))
+            },
+        );
+    }
+}
+
+/// `12.3 MB, goodput 9.8 Mbit/s; 2.1 at the same time, at most 9; 3 not started; 1 unfinished (40 kB of it)`.
+fn text(t: &Transfers, units: Units) -> String {
+    let mut text = volume(t.completed_bytes);
+    if let Some(bits) = t.goodput_bits_per_second {
+        text += &format!(", goodput {}", units.rate(bits));
+    }
+    if let Some(mean) = t.mean_concurrent {
+        text += &format!("; {} at the same time, at most {}", significant(mean), t.max_concurrent);
+    }
+    if t.not_started > 0 {
+        text += &format!("; {} not started", t.not_started);
+    }
+    if t.unfinished > 0 {
+        text += &format!(
+            "; {} unfinished ({} of them moved)",
+            t.unfinished,
+            volume(t.unfinished_bytes)
+        );
+    }
+    text
+}
+
+/// `  < 100 kB`, for the label of a line.
+fn label(class: &TransferClass) -> String {
+    let bytes = |bytes: u64| match bytes {
+        1_000_000.. => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} kB", bytes / 1000),
+    };
+    match class.below_bytes {
+        Some(below) => format!("  below {}", bytes(below)),
+        None => format!("  from {}", bytes(class.from_bytes)),
+    }
+}
+
+fn times(class: &TransferClass) -> String {
+    let mut text = counted(class.completed, "transfer");
+    let Some(times) = &class.completion_time else { return text };
+    text += &format!(", mean {}", duration(times.mean_seconds));
+    for (name, value) in [("p50", times.p50_seconds), ("p99", times.p99_seconds)] {
+        if let Some(value) = value {
+            text += &format!(", {name} {}", duration(value));
+        }
+    }
+    text + &format!(", max {}", duration(times.max_seconds))
+}

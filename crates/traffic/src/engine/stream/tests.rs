@@ -1,0 +1,139 @@
+//! Buffers of streams are aligned in memory.
+
+use weir_flow::{IntervalClock, Scheduling};
+use weir_model::plan::{Connection, Family, Plan};
+use weir_model::units::ByteSize;
+use weir_net::tcp::TcpStream;
+use weir_wire::header::TagKey;
+
+use super::*;
+use crate::engine::Engine;
+use crate::engine::tests::stream;
+use weir_model::plan::TransportName;
+
+/// A stream that records where the buffers of its calls start.
+#[derive(Debug)]
+struct Recording {
+    stream: TcpStream,
+    /// Address and length of each write, and the bytes that were accepted of it.
+    writes: Mutex<Vec<(usize, usize, usize)>>,
+    reads: Mutex<Vec<usize>>,
+}
+
+weir_net::as_socket!(Recording, stream);
+
+impl StreamSocket for Recording {
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.stream.send(bytes)?;
+        lock(&self.writes).push((bytes.as_ptr().addr(), bytes.len(), sent));
+        Ok(sent)
+    }
+
+    fn send_file(&self, _: &MemFile, _: u64, _: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        lock(&self.reads).push(buffer.as_ptr().addr());
+        self.stream.recv(buffer)
+    }
+
+    fn recv_discard(&self, _: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn half_close(&self) -> io::Result<()> {
+        self.stream.half_close()
+    }
+
+    fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(None)
+    }
+
+    fn info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn congestion_control(&self) -> Option<String> {
+        None
+    }
+
+    fn fallback(&self) -> Option<TransportName> {
+        None
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        [String::new(), String::new()]
+    }
+
+    fn buffer_bytes(&self, _: bool) -> Option<u64> {
+        None
+    }
+}
+
+/// Sends 4 MiB in writes of this size over loopback; both ends have the alignment. Returns their calls.
+fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
+    let align: Alignment = align.parse().unwrap();
+    let connection = Connection {
+        payload: Some(ByteSize(write).into()),
+        bytes: Some(ByteSize(4 << 20)),
+        verify: true,
+        ..Connection::default()
+    };
+    let plan = Plan { connections: vec![connection], ..Plan::default() };
+    let spec = plan.flows(Family::Ipv4, 1500).remove(0);
+    let engine = Engine::new(1, None, Scheduling::Normal, Clock::System).unwrap();
+    let (events, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    let (far, near) = stream();
+    near.set_nonblocking(true).unwrap();
+    let [near, far] = [near, far].map(|stream| {
+        Arc::new(Recording { stream, writes: Mutex::default(), reads: Mutex::default() })
+    });
+    let pool = StreamPool::new(Content::Random, 7, 1 << 20);
+    let received = Arc::new(Mutex::new(StreamReceiving::new(Some(pool))));
+    let role = StreamRole::Receive { state: received.clone(), discard: false, align: Some(align) };
+    engine.add_stream(StreamFlow { id: 1, socket: far.clone(), role, events: events.clone() });
+    let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
+    let intervals = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
+    sending.start(engine.clock().monotonic_ns(), intervals);
+    let role = StreamRole::Send {
+        state: Arc::new(Mutex::new(sending)),
+        content: Content::Random,
+        seed: 7,
+        zero_copy: false,
+        align: Some(align),
+        samples: Arc::default(),
+    };
+    engine.add_stream(StreamFlow { id: 2, socket: near.clone(), role, events });
+    loop {
+        match inbox.blocking_recv().expect("an event") {
+            FlowEvent::ReceiverDone(1) => break,
+            FlowEvent::Failed(flow, text) => panic!("flow {flow}: {text}"),
+            _ => {}
+        }
+    }
+    let report = lock(&received).report("copy", None);
+    assert_eq!((report.bytes, report.bit_errors), (4 << 20, Some(0)));
+    [near, far]
+}
+
+#[test]
+fn buffers_start_at_the_alignment_whatever_the_write_size() {
+    // Of the content's pool, and copied since the writes are no multiples of the alignment.
+    for (write, align, offset) in [(65_536, "4K+24", 24), (1000, "64", 0), (9001, "64K+1", 1)] {
+        let [near, far] = transfer(write, align);
+        let bytes = align.parse::<Alignment>().unwrap().bytes();
+        let mut is_start = true;
+        let mut starts = 0;
+        for (address, length, sent) in lock(&near.writes).iter() {
+            if is_start {
+                assert_eq!(address % bytes, offset, "{write} {align}");
+                starts += 1;
+            }
+            is_start = sent == length;
+        }
+        assert!(starts as u64 >= (4 << 20) / write, "{starts}");
+        let reads = lock(&far.reads);
+        assert!(!reads.is_empty() && reads.iter().all(|address| address % bytes == offset));
+    }
+}
