@@ -262,10 +262,15 @@ fn transactions(record: &Record) -> Option<String> {
     let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
     all().next()?;
     let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
+    let has_transfers =
+        flows.iter().all(|f| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some()));
     let mut text = match rate {
         Some(rate) => Quantity::TransactionsPerSecond.format(rate),
         None => "no rate of transactions was measured".into(),
     };
+    if has_transfers {
+        text = text.replace("transactions", "transfers");
+    }
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
     let is_echo = are_echo(flows.iter().copied());
     if is_echo {
@@ -279,11 +284,9 @@ fn transactions(record: &Record) -> Option<String> {
         n => format!(" with {} failed", Quantity::Count.format(n as f64)),
     };
     if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
-        let has_transfers =
-            |f: &&Flow| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some());
         let what = match is_echo {
             true => "round trip",
-            false if flows.iter().all(has_transfers) => "completion time",
+            false if has_transfers => "completion time",
             false => "response time",
         };
         text += &format!(", {what} {times}");

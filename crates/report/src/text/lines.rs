@@ -75,7 +75,11 @@ impl Layout {
             tcp |= has_tcp;
             udp |= has_udp;
             if flow.shape.has_transactions() {
-                let name = if flow.transport.echoes() { "Replies/s" } else { "Transactions/s" };
+                let name = match flow.shape.has_volumes() {
+                    true => "Transfers/s",
+                    false if flow.transport.echoes() => "Replies/s",
+                    false => "Transactions/s",
+                };
                 transactions = transactions.or(Some(name));
             }
             match flow.direction {

@@ -130,7 +130,11 @@ fn describe(flow: &FlowMeta) -> String {
         "0" => text += ", unlimited",
         rate => {
             text += ", ";
-            text += &rate_in_words(rate);
+            let words = rate_in_words(rate);
+            text += &match flow.shape.has_volumes() {
+                true => words.replace("packets/s", "transfers/s"),
+                false => words,
+            };
         }
     }
     if let Some(schedule) = &flow.rate_schedule {
