@@ -81,7 +81,7 @@ impl Front {
             };
             let socket = UdpSocket::open(&options).map_err(|e| TrafficError::Listen {
                 address: (*address).into(),
-                reason: e.to_string(),
+                reason: super::why_not(&e),
             })?;
             poller.add(&socket, next, Interest::READ).map_err(failed)?;
             sockets.insert(next, (socket, Role::Shared { port: address.port() }));

@@ -235,10 +235,7 @@ pub(crate) fn listen(
             // A host without IPv6 is served over IPv4.
             Err(e) if bind.is_empty() && address.is_ipv6() && e.lacks_family() => {}
             Err(e) => {
-                return Err(TrafficError::Listen {
-                    address: address.into(),
-                    reason: e.to_string(),
-                });
+                return Err(TrafficError::Listen { address: address.into(), reason: why_not(&e) });
             }
         }
     }
@@ -474,6 +471,20 @@ async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
             Preface::Foreign | Preface::OtherVersion(_) => return None,
             known => return Some(known),
         }
+    }
+}
+
+/// Why a port can't be listened on.
+fn why_not(error: &weir_net::Error) -> String {
+    let source = match error {
+        weir_net::Error::System { source, .. } => Some(source.kind()),
+        _ => None,
+    };
+    match source {
+        Some(std::io::ErrorKind::AddrInUse) => {
+            "the port is in use, perhaps by another server (`ss -lntup` lists them); choose another port".into()
+        }
+        _ => error.to_string(),
     }
 }
 
