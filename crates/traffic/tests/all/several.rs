@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use weir_model::plan::{Connection, Direction, Family, Plan, Transport};
-use weir_model::record::{Record, Status};
+use weir_model::record::{Flow, Record, Status};
 use weir_model::units::{Seed, Span};
 use weir_traffic::{ClientConfig, Event, ServerConfig, Stop, StopReason, TrafficError, run};
 
@@ -341,7 +341,11 @@ fn connections_of_both_servers_are_started_and_stopped_by_name_and_number() {
     }
     let record = test.join().unwrap().unwrap();
     assert_eq!(record.status, Status::Complete);
-    assert!((1..=4).all(|id| delivered(&record, id)), "{:?}", record.flows);
+    assert!([1, 3].iter().all(|id| delivered(&record, *id)), "{:?}", record.flows);
+    // These may have been stopped before their first packet.
+    let ends =
+        |f: &Flow| f.sender.as_ref().map(|s| s.bytes) == f.receiver.as_ref().map(|r| r.bytes);
+    assert!(record.flows.iter().all(ends), "{:?}", record.flows);
     std::fs::remove_dir_all(directory).unwrap();
 }
 
