@@ -53,7 +53,7 @@ def read(path):
 def host_description(arguments):
     """What a reader of the raw results must know of the machine; a part that can't be read is absent."""
     model = next((line.split(":", 1)[1].strip() for line in (read("/proc/cpuinfo") or "").splitlines() if line.startswith("model name")), None)
-    packages = ("iperf3", "iperf", "nuttcp", "d-itg", "mgen", "sockperf")
+    packages = ("iperf3", "iperf", "nuttcp", "d-itg", "mgen", "sockperf", "tcpreplay")
     facts = {
         "host": platform.node(), "kernel": platform.release(), "machine": platform.machine(), "cpu_model": model, "cores": os.cpu_count(),
         "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

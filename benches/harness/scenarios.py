@@ -107,6 +107,7 @@ def scenarios():
         Ratio("weir-sizes", "weir-packet", PPS, 0.9),)))
     found.append(Scenario("laws", "laws-intervals", False, {"payload": "160"}, (
         Bound("weir-exponential", RATE_ERROR, 0.01),)))
+    found.append(Scenario("replay", "replay-top", False, {}, (Ratio("weir-replay", "tcpreplay", PPS, 1.0),)))
     for streams in ("1", "16"):
         found.append(Scenario("tcp", f"tcp-{streams}", True, {"streams": streams}, (
             Ratio("weir-tcp", "iperf3-tcp", BPS, 1.1),

@@ -4,12 +4,15 @@ A sample is a dict: `packets_per_second` and `lost_packets` (UDP), `bits_per_sec
 `spacing_deviation_seconds` and `rate_error_ratio` (pacing), `transactions_per_second`. Delivered packets are counted, not sent ones.
 """
 
+import atexit
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass, field
 
@@ -48,6 +51,59 @@ class Loaded:
         sample = run(lab, self.paced, {**values, "asked": f"{asked:.0f}"}, seconds)
         # Slots that were missed are not sent: they count as shortfall.
         return {**sample, "asked_packets_per_second": asked, "rate_error_ratio": abs(sample["sent_packets_per_second"] / asked - 1)}
+
+
+CAPTURE_FRAMES = 1_000_000
+
+
+def capture():
+    """A capture of a million frames of 64 and 1000 bytes in turn, as nanosecond pcap; made once a run of the benchmark."""
+    path = os.path.join(tempfile.gettempdir(), f"weir-bench-{os.getuid()}-{os.getpid()}.pcap")
+    if not os.path.exists(path):
+        atexit.register(lambda: os.path.exists(path) and os.unlink(path))
+        parts = []
+        for length in (64, 1000):
+            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length - 14, 0, 0, 64, 17, 0, b"\xc6\x12\x00\x01", b"\xc6\x12\x00\x02")
+            frame = b"\x02\0\0\0\0\x0b\x02\0\0\0\0\x0a\x08\0" + ip + struct.pack("!HHHH", 9, 9, length - 34, 0)
+            parts.append(struct.pack("<IIII", 1, 0, length, length) + frame.ljust(length, b"\0"))
+        with open(path, "wb") as file:
+            file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
+            for _ in range(CAPTURE_FRAMES // 2000):
+                file.write(b"".join(parts) * 1000)
+    return path
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A program that sends the frames of the capture on host a's interface, by its own figures."""
+
+    name: str
+    words: list
+    parse: object
+
+    def run(self, lab, _values, _seconds):
+        try:
+            client = lab.start("a", words(self.words, {"capture": capture()}))
+            code = client.wait(60)
+            if code != 0:
+                raise RunFailed(f"{self.name}: exit {code}: {(client.stderr() or client.stdout()).strip()[-300:]}")
+            return self.parse(client.stdout())
+        finally:
+            lab.stop_all()
+
+
+def parse_tcpreplay(text):
+    found = re.search(r"Actual: (\d+) packets.*?Rated: .*?([\d.]+) pps", text, re.DOTALL)
+    if not found or int(found[1]) != CAPTURE_FRAMES:
+        raise RunFailed(f"tcpreplay: {text.strip()[-200:]!r}")
+    return {"packets_per_second": float(found[2])}
+
+
+def parse_replay(text):
+    sender = whole_json(text, "weir")["flows"][0]["sender"]
+    if sender["packets"] != CAPTURE_FRAMES:
+        raise RunFailed(f"weir: {sender['packets']} frames sent")
+    return {"packets_per_second": sender["packets_per_second"]}
 
 
 def words(template, values):
@@ -278,6 +334,9 @@ def catalogue(bare_directory, weir, iperf3_new):
     for name, options in (("weir-udp-rr", ["-u"]), ("weir-tcp-rr", [])):
         sizes = ["--rr", "--request", "{payload}", "--response", "{payload}", "--no-latency"]
         add(Tool(name, serve, test + options + sizes, tcp, parse_weir_transactions, server_ends=True), weir_if_real(weir))
+    top = ["--replay-speed", "top", "--json", "--no-store", "-i", "0"]
+    add(Replayed("weir-replay", [WEIR, "test", "interface:va", "--replay", "{capture}"] + top, parse_replay), weir_if_real(weir))
+    add(Replayed("tcpreplay", ["tcpreplay", "-i", "va", "--topspeed", "--preload-pcap", "{capture}"], parse_tcpreplay), "tcpreplay")
     if "weir-packet" in tools:
         paced = weir_udp + ["-b", "{asked}pps", "--spacing", "exponential", "--gro", "off"]
         paced = Tool("weir-exponential", serve, paced, tcp, parse_weir, server_ends=True)
