@@ -136,6 +136,8 @@ pub struct Sending {
     segmented: bool,
     /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
     sends_whole_backlog: bool,
+    /// Whether what it sends are transfers, whose data follow their start.
+    has_volumes: bool,
     /// Class of the sending thread; `Fifo` only if every packet so far was sent under it.
     class: Option<Class>,
     pacer: Option<Pacer>,
@@ -149,6 +151,8 @@ pub struct Sending {
     bytes: u64,
     first_ns: Option<u64>,
     last_ns: u64,
+    /// When the last packet, or transaction, began.
+    last_packet_ns: u64,
     calls: u64,
     messages: u64,
     queue_full: u64,
@@ -189,6 +193,7 @@ impl Sending {
             supply: None,
             segmented,
             sends_whole_backlog: spec.connection.shape.has_transactions(),
+            has_volumes: spec.connection.shape.has_volumes(),
             class: None,
             pacer: None,
             limit_packets: spec.connection.packets.unwrap_or(u64::MAX),
@@ -201,6 +206,7 @@ impl Sending {
             bytes: 0,
             first_ns: None,
             last_ns: 0,
+            last_packet_ns: 0,
             calls: 0,
             messages: 0,
             queue_full: 0,
@@ -449,6 +455,9 @@ impl Sending {
         }
         self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
+        if packets > 0 {
+            self.last_packet_ns = now_ns;
+        }
         self.sequence += u64::from(packets);
         self.bytes += bytes;
         self.log.current.bytes += bytes;
@@ -641,12 +650,21 @@ impl Sending {
         let zero = self.log.start_ns();
         let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
         let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+        // Transfers go on after the last of them began.
+        let until = match (self.has_volumes, self.duration_ns) {
+            (false, _) => to,
+            (true, Some(_)) => to.min(self.end_ns),
+            (true, None) => self.last_packet_ns,
+        };
+        let starting = from.map_or(0.0, |f| until.saturating_sub(f) as f64 / 1e9);
+        let packets_per_second = (starting > 0.0).then(|| packets as f64 / starting);
         let paced = self.pacer.as_ref();
         let is_paced = paced.is_some() || self.earlier != Slots::default();
         let slots =
             |earlier: u64, now: fn(&Pacer) -> u64| is_paced.then(|| earlier + paced.map_or(0, now));
-        let asked = from
-            .map_or(self.rate.map(|(pps, ..)| pps), |from| self.asked_packets_per_second(from, to));
+        let asked = from.map_or(self.rate.map(|(pps, ..)| pps), |from| {
+            self.asked_packets_per_second(from, until)
+        });
         let changes = self.rates.iter().filter(|rate| !rate.is_scheduled);
         weir_model::record::Sender {
             bytes,
@@ -655,11 +673,12 @@ impl Sending {
             start_seconds: from.and_then(since_zero),
             end_seconds: from.and_then(|f| since_zero(to.max(f))),
             bits_per_second: per_second(8 * bytes),
-            packets_per_second: per_second(packets),
+            packets_per_second,
             mean_payload_bytes: (!self.sizes.is_constant() && packets > 0)
                 .then(|| bytes as f64 / packets as f64),
             mean_spacing_seconds: self.mean_spacing(),
-            io_calls: Some(self.calls),
+            // Where each transaction has a connection, its calls are not counted.
+            io_calls: (self.calls > 0 || self.messages == 0).then_some(self.calls),
             method: method.into(),
             segments_per_message: (self.transport.datagrams() && self.messages > 0)
                 .then(|| self.sequence as f64 / self.messages as f64),
@@ -684,7 +703,7 @@ impl Sending {
     /// Realised mean interval, s, where intervals differ.
     fn mean_spacing(&self) -> Option<f64> {
         let first = self.first_ns.filter(|_| self.gaps.is_some() && self.sequence > 1)?;
-        Some(self.last_ns.saturating_sub(first) as f64 / 1e9 / (self.sequence - 1) as f64)
+        Some(self.last_packet_ns.saturating_sub(first) as f64 / 1e9 / (self.sequence - 1) as f64)
     }
 
     fn spacing_report(

@@ -14,7 +14,7 @@ use crate::sizes::{Sizes, place};
 use crate::transact::Failure;
 
 /// Longest time that an established connection may take for the next byte, ns.
-const QUIET_NS: u64 = 10_000_000_000;
+const QUIET_NS: u64 = 60_000_000_000;
 /// Shortest time between two looks for transfers that no longer move, ns.
 const LOOK_NS: u64 = 10_000_000;
 /// Bounds between the classes of volumes, bytes: decades, as studies of flow completion times use.

@@ -61,9 +61,7 @@ impl Connection {
                 accepted.into(),
             ));
         }
-        if self.rate_schedule.is_none()
-            && let Some(pause) = &self.pause
-        {
+        if let Some(pause) = &self.pause {
             if self.starts.is_some() || self.send_rate().limit != RateLimit::Unlimited {
                 let accepted = "absent with `rate` or `starts`: these say when transfers start";
                 return Some(("pause", pause.to_string(), accepted.into()));
@@ -129,9 +127,11 @@ mod tests {
             ("volume = \"2T\"", "volume"),
             // Would end at the largest datagram.
             ("volume = \"exponential(mean=100K)\"", "volume"),
+            ("volume = \"mixture(pareto(shape=1.2, scale=10K):1, 1K:1)\"", "volume"),
             ("volume = 1\nspacing = \"exponential(mean=1s)\"", "spacing"),
             ("volume = 1\npause = \"exponential\"", "pause"),
             ("volume = 1\npause = \"1s\"\nrate = \"10pps\"", "pause"),
+            ("volume = 1\npause = \"1s\"\nrate = \"10pps\"\nrate_schedule = \"5s:20pps\"", "pause"),
             ("volume = 1\nstarts = \"exponential\"", "starts"),
             ("volume = 1\nstarts = \"1s\"\nrate = \"10pps\"", "rate"),
             ("volume = 1\nrate = \"10M\"", "rate"),

@@ -73,8 +73,8 @@ fn options_belong_to_their_transports() {
     assert!(error.accepted.contains("tcp"), "{error}");
     for (transport, option) in [
         ("tcp", "gso = \"off\""),
-        ("tcp", "gro = \"auto\""),
-        ("tcp", "dont_fragment = false"),
+        ("tcp", "gro = \"on\""),
+        ("tcp", "dont_fragment = true"),
         ("udp", "mss = 1000"),
         ("udp", "no_delay = true"),
         ("udp", "congestion = \"reno\""),

@@ -108,7 +108,7 @@ fn invalid_laws_are_refused() {
         ("pareto(1)", "payload.pareto"),
         ("exponential(max=9)", "payload.exponential.mean"),
         ("exponential(mean=0)", "payload.exponential.mean"),
-        ("exponential(mean=32M)", "payload.exponential.mean"),
+        ("exponential(mean=2T)", "payload.exponential.mean"),
         ("normal(mean=700)", "payload.normal.deviation"),
         ("normal(mean=700, deviation=9, min=80, max=70)", "payload.normal.max"),
         ("normal(mean=700, deviation=9, max=0)", "payload.normal.max"),

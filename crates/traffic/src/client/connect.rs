@@ -137,7 +137,7 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         ..TcpOptions::default()
     };
     established(address, &options, config.connect_timeout).await.map_err(|error| match error {
-        TrafficError::Connect { address, reason } if reason == REFUSED => {
+        TrafficError::Connect { address, reason } if reason.ends_with(NOTHING) => {
             let reason = format!("{reason}; `weir serve` starts a server there");
             TrafficError::Connect { address, reason }
         }
@@ -145,12 +145,12 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
     })
 }
 
-/// What a host answers where nothing listens.
-const REFUSED: &str = "connection refused: nothing listens on this port";
+/// What it means that a host refuses a connection.
+const NOTHING: &str = ": nothing listens on this port";
 
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => REFUSED.into(),
+        std::io::ErrorKind::ConnectionRefused => format!("{error}{NOTHING}"),
         _ => error.to_string(),
     }
 }

@@ -276,8 +276,14 @@ impl Setup<'_> {
         remote: Address,
     ) -> TcpOptions {
         let sends = spec.connection.direction == Direction::Forward;
-        let port = spec.connection.client_port().unwrap_or(0);
         let turn = u64::from(spec.id - 1);
+        // The flows of several groups may share a range of ports.
+        let port = match spec.connection.client_ports() {
+            Some((first, last)) => {
+                first + (turn % (u64::from(last.saturating_sub(first)) + 1)) as u16
+            }
+            None => spec.connection.client_port().unwrap_or(0),
+        };
         TcpOptions {
             bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, turn, port)),
             device: self.plan.device.clone(),

@@ -136,18 +136,7 @@ impl Session {
             let _ = stream.set_nodelay(true);
         }
         let sends = Self::sends(spec);
-        if sends && transport.tcp_options().is_some_and(|o| o.cork) {
-            let _ = stream.set_cork(true);
-        }
-        if let Some(priority) = ip.priority.filter(|_| sends)
-            && let Err(error) = stream.set_priority(priority)
-        {
-            self.fail(spec.id, format!("the server can't set SO_PRIORITY {priority}: {error}"));
-            return Err("priority");
-        }
-        if let Some(rate) = ip.kernel_pacing.filter(|_| sends) {
-            let _ = stream.set_pacing_rate(rate.0 / 8);
-        }
+        self.set_options_of_sender(spec, &stream)?;
         if let Some(label) =
             ip.flow_label.filter(|_| sends && self.local_ip.to_canonical().is_ipv6())
             && stream.flow_label().ok().flatten() != Some(label)
@@ -167,6 +156,32 @@ impl Session {
             false => Flow::stream(engine, facts, spec, sends, socket, events, None),
         };
         self.add(engine, Arc::new(flow));
+        Ok(())
+    }
+
+    /// Sets the options of the plan that accepted connections do not have from their listener, if this end sends.
+    fn set_options_of_sender(
+        &self,
+        spec: &FlowSpec,
+        stream: &TcpStream,
+    ) -> Result<(), &'static str> {
+        let transport = &spec.connection.transport;
+        if !Self::sends(spec) {
+            return Ok(());
+        }
+        if transport.tcp_options().is_some_and(|o| o.cork) {
+            let _ = stream.set_cork(true);
+        }
+        let ip = transport.ip().cloned().unwrap_or_default();
+        if let Some(priority) = ip.priority
+            && let Err(error) = stream.set_priority(priority)
+        {
+            self.fail(spec.id, format!("the server can't set SO_PRIORITY {priority}: {error}"));
+            return Err("priority");
+        }
+        if let Some(rate) = ip.kernel_pacing {
+            let _ = stream.set_pacing_rate(rate.0 / 8);
+        }
         Ok(())
     }
 
@@ -190,6 +205,7 @@ impl Session {
         if spec.connection.transport.tcp_options().is_some() {
             let _ = stream.set_nodelay(true);
         }
+        self.set_options_of_sender(spec, &stream)?;
         stream.set_nonblocking(true).map_err(|_| "socket")?;
         let socket = transport.socket(spec, stream);
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);

@@ -348,6 +348,9 @@ fn several_addresses_have_more_ports_for_connections() {
     // 1001 connections at the same time.
     let failure = server.test(of("127.0.0.1", connection(20_000, 20_999))).unwrap_err();
     assert!(matches!(failure.error, TrafficError::AddressSpace { field: "client_port", .. }));
+    // Addresses that no host has (RFC 5737).
+    let failure = server.test(of("192.0.2.1-192.0.2.2", connection(20_000, 29_999))).unwrap_err();
+    assert!(matches!(failure.error, TrafficError::Input { field: "bind", .. }), "{failure}");
     assert_eq!(server.opened(), 0);
     assert!(server.test(of("127.0.0.1-127.0.0.2", connection(20_000, 20_999))).is_ok());
 }

@@ -46,6 +46,10 @@ impl<Q: Quantity> Distribution for Mixture<Q> {
     type Quantity = Q;
     type Source = Parts<Q>;
 
+    fn has_default_maximum(&self) -> bool {
+        self.parts.iter().any(|(law, _)| Q::has_default_maximum(law))
+    }
+
     fn check_source(&self, at: &str) -> Result<(), ModelError> {
         list::check(at, &self.parts)?;
         match self.parts.iter().find(|(law, _)| !Q::may_be_part(law)) {

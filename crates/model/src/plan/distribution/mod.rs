@@ -91,6 +91,8 @@ pub trait Quantity:
     fn draw(part: &Self::Running, draws: &mut Draws) -> f64;
     /// Whether a law may be a part of a mixture: it has a mean of its own, and its values do not depend on those before.
     fn may_be_part(part: &Self::Choice) -> bool;
+    /// Whether values of a part above its maximum are possible, which it does not state.
+    fn has_default_maximum(part: &Self::Choice) -> bool;
     /// The moments of a part of a mixture.
     fn part_moments(part: &Self::Choice) -> Option<Moments>;
     /// The number of tables of a law.
@@ -519,6 +521,10 @@ impl Quantity for ByteSize {
 
     fn draw(part: &super::SizeLaw, draws: &mut Draws) -> f64 {
         part.at(draws) as f64
+    }
+
+    fn has_default_maximum(part: &super::Size) -> bool {
+        part.has_default_maximum()
     }
 
     fn may_be_part(part: &super::Size) -> bool {

@@ -156,11 +156,16 @@ impl Size {
         })
     }
 
+    /// Whether values above the maximum are possible, which it does not state.
+    pub(super) fn has_default_maximum(&self) -> bool {
+        self.rule().has_default_maximum()
+    }
+
     /// Checks the law of the volumes of transfers, up to `most` bytes; `at` is its path.
     pub(super) fn check_volume(&self, at: &str, most: u64) -> Result<(), ModelError> {
         self.check(at, "a transfer", 1, most)?;
         // The default is that of datagrams, which would cut a tail that the user means.
-        if self.rule().has_default_maximum() {
+        if self.has_default_maximum() {
             let accepted = "a law with its maximum, such as exponential(mean=100K, max=1G)";
             return refuse(at, "", self, accepted);
         }

@@ -113,6 +113,11 @@ impl Quantity for Interval {
         part.may_be_part()
     }
 
+    /// Intervals have no limit that a tail could meet.
+    fn has_default_maximum(_: &Spacing) -> bool {
+        false
+    }
+
     fn tables(law: &Spacing) -> usize {
         law.tables()
     }

@@ -173,6 +173,7 @@ pub(super) async fn run(
         })?;
     }
     check_ports(&config.plan)?;
+    check_sources(&config.plan)?;
     let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
     let mut connected = tokio::select! {
         connected = connect::connect(&config, &meter) => connected?,
@@ -432,6 +433,25 @@ fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
             ),
         })
     })
+}
+
+/// Refuses a range of source addresses of which this host lacks one: connections from it would be missing or fail.
+fn check_sources(plan: &Plan) -> Result<(), TrafficError> {
+    let Some(sources) = plan.bind.filter(|sources| sources.count() > 1) else { return Ok(()) };
+    for turn in 0..u64::from(sources.count()) {
+        let address = sources.in_turn(turn);
+        match std::net::UdpSocket::bind((address, 0)) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                return Err(TrafficError::Input {
+                    field: "bind",
+                    given: format!("{sources}, and this host does not have {address}"),
+                    accepted: "addresses of this host (`ip address`)".into(),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// How long a test of streams alone waits for the answer to a probe's hello: at least three hellos, longer on a long

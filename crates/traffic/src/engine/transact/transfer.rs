@@ -14,6 +14,8 @@ use super::server::Accepted;
 use super::{Connection, Context, Side, Slot, WRITE_BYTES, lock};
 use crate::transport::StreamSocket;
 
+/// How long a transfer may move nothing at the server: what its socket holds may take as long over a slow path.
+const QUIET_NS: u64 = 60_000_000_000;
 /// Calls for one connection before the others are served.
 const CALLS: usize = 16;
 
@@ -165,7 +167,11 @@ pub(super) struct Serving {
 impl Serving {
     /// Whether its client has neither sent nor read anything for too long.
     pub(super) fn is_silent(&self, now_ns: u64) -> bool {
-        now_ns >= self.last_ns.saturating_add(self.accepted.patience_ns)
+        let patience_ns = match self.volume {
+            Some(_) => self.accepted.patience_ns.max(QUIET_NS),
+            None => self.accepted.patience_ns,
+        };
+        now_ns >= self.last_ns.saturating_add(patience_ns)
     }
 
     pub(super) fn socket(&self) -> &dyn AsSocket {
