@@ -9,7 +9,7 @@ fn transfers_of_each_direction_are_in_the_record() {
     let server = Serve::start(&[]);
     let host = format!("127.0.0.1:{}", server.port);
     for more in [&["-b", "200pps"][..], &["--users", "4", "--think-time", "1ms", "-R"]] {
-        let law = "exponential(mean=20K, max=1M)";
+        let law = "exponential(max=1M, mean=20K)";
         let words = ["test", "--no-store", &host, "--transfers", law, "-k", "30", "--json"];
         let output = weir().args(words).args(more).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
