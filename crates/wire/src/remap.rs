@@ -57,8 +57,9 @@ impl Remap {
         *self == Remap::default()
     }
 
-    /// Replaces what matches. Bytes that are not a valid packet keep all but the addresses of Ethernet.
-    pub fn apply(&self, frame: &mut [u8]) {
+    /// Replaces what matches. Bytes that are not a valid packet keep all but the addresses of Ethernet. `is_whole`: no byte of
+    /// the frame is missing; otherwise its transport's checksum is not computed.
+    pub fn apply(&self, frame: &mut [u8], is_whole: bool) {
         if let (Some(mac), Some(field)) = (self.destination_mac, frame.get_mut(..6)) {
             field.copy_from_slice(&mac);
         }
@@ -91,7 +92,7 @@ impl Remap {
             }
         }
         if self.new_checksums {
-            complete(frame, &places);
+            complete(frame, &places, is_whole);
         }
     }
 
@@ -203,7 +204,7 @@ fn places(frame: &[u8]) -> Option<Places> {
 }
 
 /// Computes the checksums, the transport's only of a whole packet.
-fn complete(frame: &mut [u8], places: &Places) {
+fn complete(frame: &mut [u8], places: &Places, is_whole: bool) {
     let put = |frame: &mut [u8], at: usize, sum: u16| {
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     };
@@ -215,7 +216,11 @@ fn complete(frame: &mut [u8], places: &Places) {
         let sum = Sum::new().add_bytes(&frame[start..start + len]).checksum();
         put(frame, at, sum);
     }
-    let Some(sum) = places.transport_sum else { return };
+    let is_fragment =
+        |frame: &[u8]| Packet::from_ethernet(frame).is_ok_and(|packet| packet.fragment().is_some());
+    let Some(sum) = places.transport_sum.filter(|_| is_whole && !is_fragment(frame)) else {
+        return;
+    };
     let is_absent = frame[sum.at..sum.at + 2] == [0, 0] && sum.may_be_absent;
     // UDP over IPv6 has one (RFC 8200, section 8.1).
     if is_absent && places.header_sum.is_some() {
@@ -223,9 +228,6 @@ fn complete(frame: &mut [u8], places: &Places) {
     }
     put(frame, sum.at, 0);
     let Ok(packet) = Packet::from_ethernet(frame) else { return };
-    if packet.fragment().is_some() {
-        return;
-    }
     let (number, whole, covered) = match &packet.transport {
         Transport::Tcp(t) => (protocol::TCP, t.bytes().len(), t.bytes()),
         Transport::Udp(t) => (protocol::UDP, t.bytes().len(), t.bytes()),
@@ -272,14 +274,14 @@ pub(crate) fn fuzz(data: &[u8]) {
         Some((is_header_right, packet.transport_checksum_ok()))
     };
     let mut frame = data.to_vec();
-    remap.apply(&mut frame);
+    remap.apply(&mut frame, true);
     let before = is_right(data);
     assert_eq!(is_right(&frame).is_some(), before.is_some());
     if before == Some((true, Some(true))) {
         assert_eq!(is_right(&frame), before);
     }
     remap.new_checksums = true;
-    remap.apply(&mut frame);
+    remap.apply(&mut frame, true);
     if let Some((header, transport)) = is_right(&frame) {
         assert!(header && transport != Some(false));
     }
@@ -328,7 +330,7 @@ mod tests {
         // A checksum of 0 would be taken as absent.
         let places = places(&frame).unwrap();
         frame[places.transport_sum.unwrap().at] = 1;
-        complete(&mut frame, &places);
+        complete(&mut frame, &places, true);
         frame
     }
 
@@ -370,7 +372,7 @@ mod tests {
             };
             let mut frame = frame(is_v6, number, (79 + source, 80), &data);
             prop_assert!(is_right(&frame));
-            remap().apply(&mut frame);
+            remap().apply(&mut frame, true);
             prop_assert!(is_right(&frame));
             let packet = Packet::from_ethernet(&frame).unwrap();
             let [source_address, destination] = match is_v6 {
@@ -394,10 +396,28 @@ mod tests {
     fn a_wrong_checksum_stays_wrong_unless_it_is_computed() {
         let mut frame = frame(false, protocol::TCP, (80, 9), b"data");
         frame[16 + 2 + 20 + 16] ^= 0x5a;
-        remap().apply(&mut frame);
+        remap().apply(&mut frame, true);
         assert!(!is_right(&frame));
-        Remap { new_checksums: true, ..remap() }.apply(&mut frame);
+        Remap { new_checksums: true, ..remap() }.apply(&mut frame, true);
         assert!(is_right(&frame));
+    }
+
+    #[test]
+    fn a_fragment_and_a_truncated_packet_keep_their_checksum() {
+        let remap = Remap { new_checksums: true, ..Remap::default() };
+        let mut first = frame(false, protocol::TCP, (80, 9), b"data");
+        first[18 + 16] ^= 0x5a;
+        let sum = first[18 + 36..][..2].to_vec();
+        // The first fragment: more follow.
+        first[18 + 6] = 0x20;
+        remap.apply(&mut first, true);
+        assert_eq!(first[18 + 36..][..2], sum);
+        let mut cut = frame(false, protocol::TCP, (80, 9), b"data");
+        let before = cut.clone();
+        let last = cut.len() - 1;
+        cut[last] = 0;
+        remap.apply(&mut cut, false);
+        assert_eq!(cut[..last], before[..last]);
     }
 
     #[test]
@@ -405,7 +425,7 @@ mod tests {
         let mut frame = frame(false, protocol::UDP, (80, 9), b"data");
         let at = frame.len() - 6;
         frame[at..at + 2].fill(0);
-        Remap { new_checksums: true, ..remap() }.apply(&mut frame);
+        Remap { new_checksums: true, ..remap() }.apply(&mut frame, true);
         assert_eq!(frame[at..at + 2], [0, 0]);
     }
 
@@ -414,7 +434,7 @@ mod tests {
         let mut frame = vec![0xff; 6];
         frame.extend([2, 0, 0, 0, 0, 0xa, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
         frame.extend([2, 0, 0, 0, 0, 0xa, 10, 1, 2, 3, 0, 0, 0, 0, 0, 0, 10, 1, 2, 4]);
-        remap().apply(&mut frame);
+        remap().apply(&mut frame, true);
         assert_eq!(frame[28..32], [192, 168, 77, 3]);
         assert_eq!(frame[38..42], [192, 168, 77, 4]);
     }

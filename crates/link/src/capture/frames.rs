@@ -34,6 +34,8 @@ pub struct WholeFrame<'a> {
     pub time_ns: u64,
     /// From the destination address on, without check sequence.
     pub bytes: &'a [u8],
+    /// Whether the capture has all of them; what it truncated is zero.
+    pub is_whole: bool,
 }
 
 /// Reads the frames of a capture of Ethernet one by one.
@@ -120,7 +122,8 @@ impl<R: Read> FrameReader<R> {
             }
             self.counts.wanted += 1;
             self.counts.truncated += u64::from(len > captured);
-            return Ok(Some(WholeFrame { time_ns, bytes: &self.frame }));
+            let is_whole = len == captured;
+            return Ok(Some(WholeFrame { time_ns, bytes: &self.frame, is_whole }));
         }
     }
 }

@@ -397,7 +397,7 @@ fn frames(
             Ok(Some(frame)) => {
                 bytes.clear();
                 bytes.extend_from_slice(frame.bytes);
-                remap.apply(&mut bytes);
+                remap.apply(&mut bytes, frame.is_whole);
                 read.push(frame.time_ns, &bytes, 0, (name, number))?;
             }
             Ok(None) => break,
