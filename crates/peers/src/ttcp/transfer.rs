@@ -214,11 +214,16 @@ impl Mover {
                     poller.wait(&mut events, Some(LOOK_NS))?;
                     let silence_ns = self.clock.monotonic_ns().saturating_sub(silent_since);
                     if matches!(socket, Socket::Datagrams(_)) && silence_ns > SILENCE_NS {
-                        break;
+                        sink.finish()?;
+                        let silence = "nothing arrived for 10 s, and no marker of the end";
+                        return Err(std::io::Error::new(ErrorKind::TimedOut, silence));
                     }
                     continue;
                 }
-                (Err(e), _) => return Err(e),
+                (Err(e), _) => {
+                    sink.finish()?;
+                    return Err(e);
+                }
                 (Ok(0), Socket::Stream(_)) => break,
                 (Ok(n), Socket::Stream(_)) => &self.buffer[..n],
                 (Ok(n), Socket::Datagrams(_)) if codec::is_marker(&datagram[..n]) => break,
