@@ -223,20 +223,32 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
             Err(_) => break None,
         }
     };
+    if !wait_for(&*serving.accepted.socket, token, wanted, &mut serving.interest, context) {
+        slot.connections.remove(&token);
+        context.shared.owners.remove(&token);
+    }
+}
+
+/// Waits for `wanted` on an accepted connection's socket. False if it is to be closed: nothing is wanted, or the poller
+/// refuses it, which then no longer has it.
+pub(super) fn wait_for(
+    socket: &dyn StreamSocket,
+    token: u64,
+    wanted: Option<Interest>,
+    interest: &mut Option<Interest>,
+    context: &Context,
+) -> bool {
     let poller = &context.inbox.poller;
-    let is_waiting = match (wanted, serving.interest) {
+    let is_waiting = match (wanted, *interest) {
         (None, _) => false,
         (Some(wanted), None) => poller.add(socket, token, wanted).is_ok(),
         (Some(wanted), Some(now)) if wanted != now => poller.modify(socket, token, wanted).is_ok(),
         (Some(_), Some(_)) => true,
     };
     if is_waiting {
-        serving.interest = wanted;
-        return;
-    }
-    if serving.interest.is_some() {
+        *interest = wanted;
+    } else if interest.is_some() {
         let _ = poller.remove(socket);
     }
-    slot.connections.remove(&token);
-    context.shared.owners.remove(&token);
+    is_waiting
 }

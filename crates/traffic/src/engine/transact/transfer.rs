@@ -10,7 +10,7 @@ use weir_wire::preface::DATA_LEN;
 use weir_wire::transfer::{COUNT_LEN, REQUEST_LEN, TransferRequest};
 
 use super::connect::{Progress, is_waiting, reason};
-use super::server::Accepted;
+use super::server::{Accepted, wait_for};
 use super::{Connection, Context, Side, Slot, WRITE_BYTES, lock};
 use crate::transport::StreamSocket;
 
@@ -280,20 +280,8 @@ pub(super) fn serve(slot: &mut Slot, token: u64, context: &mut Context) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Some(serving.wanted(role)),
         Err(_) => None,
     };
-    let (poller, socket) = (&context.inbox.poller, &*serving.accepted.socket);
-    let is_waiting = match (wanted, serving.interest) {
-        (None, _) => false,
-        (Some(wanted), None) => poller.add(socket, token, wanted).is_ok(),
-        (Some(wanted), Some(now)) if wanted != now => poller.modify(socket, token, wanted).is_ok(),
-        (Some(_), Some(_)) => true,
-    };
-    if is_waiting {
-        serving.interest = wanted;
-        return;
+    if !wait_for(&*serving.accepted.socket, token, wanted, &mut serving.interest, context) {
+        slot.connections.remove(&token);
+        context.shared.owners.remove(&token);
     }
-    if serving.interest.is_some() {
-        let _ = poller.remove(socket);
-    }
-    slot.connections.remove(&token);
-    context.shared.owners.remove(&token);
 }
