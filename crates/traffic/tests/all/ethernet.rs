@@ -1,10 +1,8 @@
 //! Ethernet frames over the loopback interface. `cli` tests them between two hosts.
 
-use std::net::SocketAddr;
+use crate::faults_common::Server;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use weir_model::plan::Plan;
 use weir_model::record::Record;
@@ -13,56 +11,18 @@ use weir_net::ethernet::{
     EthernetOptions, EthernetSocket, FLOW_BYTES, FrameMatch, HEADER_BYTES, try_ethernet,
 };
 use weir_net::interface::interface;
-use weir_traffic::{
-    ClientConfig, Failure, Limits, ServerConfig, ServerEvent, Stop, StopReason, TrafficError, run,
-    serve,
-};
+use weir_traffic::{Failure, Limits, ServerConfig};
 use weir_wire::ethernet::{ETHERTYPE, Endpoint, EthernetFrame, flow_bytes};
 
-struct Server {
-    address: SocketAddr,
-    stop: Stop,
-    thread: Option<JoinHandle<Result<(), TrafficError>>>,
-}
-
-impl Server {
-    fn start(limits: Limits) -> Server {
-        let (sender, receiver) = mpsc::channel();
-        let stop = Stop::new();
-        let inner = stop.clone();
-        let bind = vec!["127.0.0.1".parse().unwrap()];
-        let config = ServerConfig { bind, port: 0, limits, ..ServerConfig::default() };
-        let thread = std::thread::spawn(move || {
-            serve(config, inner, &mut |event| {
-                if let ServerEvent::Listening { addresses, .. } = event {
-                    sender.send(addresses[0].ip().unwrap()).unwrap();
-                }
-            })
-        });
-        let address = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
-        Server { address, stop, thread: Some(thread) }
-    }
-
-    /// Runs connections of frames against it.
-    fn test(&self, connections: &[&str]) -> Result<Record, Failure> {
-        let host = self.address;
-        let tables = connections.iter().map(|fields| {
-            format!("[[connection]]\nhost = \"{host}\"\ntransport = \"ethernet\"\n{fields}\n")
-        });
-        let text = format!("schema = \"weir.plan/1\"\n{}", tables.collect::<String>());
-        let plan = Plan { interval: Span(100_000_000), ..Plan::parse(&text).unwrap() };
-        plan.check().unwrap();
-        run(ClientConfig::new(plan, ""), Stop::new(), &mut |_| {})
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.request(StopReason::Terminated);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap().unwrap();
-        }
-    }
+/// Runs connections of frames against a server.
+fn test(server: &Server, connections: &[&str]) -> Result<Record, Failure> {
+    let tables = connections
+        .iter()
+        .map(|fields| format!("[[connection]]\ntransport = \"ethernet\"\n{fields}\n"));
+    let text = format!("schema = \"weir.plan/1\"\n{}", tables.collect::<String>());
+    let plan = Plan { interval: Span(100_000_000), ..Plan::parse(&text).unwrap() };
+    plan.check().unwrap();
+    server.test(plan)
 }
 
 fn is_skipped(test: &str) -> bool {
@@ -76,7 +36,7 @@ fn frames_of_all_sizes_and_directions_arrive_whole() {
     if is_skipped("frames_of_all_sizes_and_directions_arrive_whole") {
         return;
     }
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerConfig::default());
     let flows = [
         "packets = 250\nrate = \"500pps\"\nverify = true",
         "packets = 250\nrate = \"500pps\"\nverify = true\ndirection = \"reverse\"",
@@ -85,7 +45,7 @@ fn frames_of_all_sizes_and_directions_arrive_whole() {
         "packets = 250\nrate = \"500pps\"\npayload = \"uniform(min=20, max=9000)\"",
         "packets = 250\nrate = \"500pps\"\nheader = \"none\"\npayload = \"8972\"",
     ];
-    let record = server.test(&flows).unwrap();
+    let record = test(&server, &flows).unwrap();
     for flow in &record.flows {
         let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
         assert_eq!((s.packets, r.packets), (250, 250), "{}", flow.id);
@@ -102,9 +62,9 @@ fn requests_are_answered_in_frames() {
     if is_skipped("requests_are_answered_in_frames") {
         return;
     }
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerConfig::default());
     let shape = "duration = \"500ms\"\nshape = \"rr\"\nrequest = \"64\"\nresponse = \"1400\"\nrate = \"200pps\"";
-    let record = server.test(&[shape]).unwrap();
+    let record = test(&server, &[shape]).unwrap();
     let transactions = record.flows[0].transactions.as_ref().unwrap();
     assert_eq!((transactions.completed, transactions.failed), (100, 0), "{transactions:?}");
 }
@@ -114,8 +74,8 @@ fn an_unlimited_rate_loses_nothing_unaccounted() {
     if is_skipped("an_unlimited_rate_loses_nothing_unaccounted") {
         return;
     }
-    let server = Server::start(Limits::default());
-    let record = server.test(&["rate = \"0\"\npackets = 20000\npayload = \"100\""]).unwrap();
+    let server = Server::start(ServerConfig::default());
+    let record = test(&server, &["rate = \"0\"\npackets = 20000\npayload = \"100\""]).unwrap();
     let (s, r) = (record.flows[0].sender.as_ref(), record.flows[0].receiver.as_ref());
     let (s, r) = (s.unwrap(), r.unwrap());
     assert_eq!(s.packets, 20_000);
@@ -128,11 +88,17 @@ fn limits_and_sizes_are_refused_before_anything_starts() {
     if is_skipped("limits_and_sizes_are_refused_before_anything_starts") {
         return;
     }
-    let server = Server::start(Limits { frame_flows: 2, ..Limits::default() });
-    let refused = server.test(&["packets = 9\ncount = 3"]).unwrap_err();
+    let server = {
+        let limits = Limits { frame_flows: 2, ..Limits::default() };
+        Server::start(ServerConfig { limits, ..ServerConfig::default() })
+    };
+    let refused = test(&server, &["packets = 9\ncount = 3"]).unwrap_err();
     assert_eq!(refused.error.code(), "peer-limit");
-    assert!(server.test(&["packets = 9\ncount = 2"]).is_ok());
-    assert!(server.test(&["packets = 9\ncount = 2"]).is_ok(), "ended sessions release their flows");
+    assert!(test(&server, &["packets = 9\ncount = 2"]).is_ok());
+    assert!(
+        test(&server, &["packets = 9\ncount = 2"]).is_ok(),
+        "ended sessions release their flows"
+    );
 }
 
 /// Frames of a flow from its sender's address that the sender did not send.
@@ -190,10 +156,10 @@ fn forged_frames_are_corrupted_and_those_of_other_flows_are_not_seen() {
             }
         })
     };
-    let server = Server::start(Limits::default());
-    let record = server
-        .test(&[&format!("packets = 250\nrate = \"500pps\"\npayload = \"{PAYLOAD}\"")])
-        .unwrap();
+    let server = Server::start(ServerConfig::default());
+    let record =
+        test(&server, &[&format!("packets = 250\nrate = \"500pps\"\npayload = \"{PAYLOAD}\"")])
+            .unwrap();
     ended.store(true, Ordering::Relaxed);
     attacker.join().unwrap();
     let r = record.flows[0].receiver.as_ref().unwrap();
