@@ -40,7 +40,7 @@ struct Counts {
     bytes: AtomicU64,
     packets: AtomicU64,
     calls: AtomicU64,
-    /// First and last send or arrival, by the thread's clock, ns; 0 before.
+    /// Begin of the first and end of the last send, or first and last arrival, by the thread's clock, ns; 0 before.
     first_ns: AtomicU64,
     last_ns: AtomicU64,
     is_stopped: AtomicBool,
@@ -50,8 +50,13 @@ impl Counts {
     fn add(&self, bytes: usize, now_ns: u64) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.packets.fetch_add(1, Ordering::Relaxed);
-        let _ = self.first_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        self.begin(now_ns);
         self.last_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Sending begins before the first send; receiving, with the first arrival.
+    fn begin(&self, now_ns: u64) {
+        let _ = self.first_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn call(&self) {
@@ -171,6 +176,7 @@ impl Mover {
     /// Sends the first `length` bytes of the buffer.
     fn send_all(&self, poller: &Poller, length: usize) -> std::io::Result<()> {
         let (mut events, mut sent) = (Events::new(1), 0);
+        self.counts.begin(self.clock.monotonic_ns());
         while sent < length && !self.counts.is_stopped() {
             self.counts.call();
             match self.socket.send(&self.buffer[sent..length]) {
@@ -402,7 +408,10 @@ async fn moved(
         .spawn(work)
         .map_err(|source| TrafficError::System { operation: "transferring data".into(), source })?;
     tokio::select! {
-        result = &mut ended => return Ok(result.ok()),
+        result = &mut ended => {
+            let is_gone = |_| Err(Error::other("the thread that transfers ended"));
+            return Ok(Some(result.unwrap_or_else(is_gone)));
+        }
         _ = stop.asked(1) => {}
     }
     counts.is_stopped.store(true, Ordering::Relaxed);
