@@ -7,7 +7,7 @@ use std::io::{BufReader, Error, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -107,7 +107,8 @@ pub struct OtlpExporter {
     figures: Arc<Mutex<Figures>>,
     wake: Option<SyncSender<()>>,
     skipped: AtomicU64,
-    thread: Option<JoinHandle<OtlpReport>>,
+    thread: Option<JoinHandle<()>>,
+    report: Arc<Mutex<OtlpReport>>,
 }
 
 impl OtlpExporter {
@@ -119,15 +120,17 @@ impl OtlpExporter {
         let figures = Arc::new(Mutex::new(Figures::new()));
         // One export runs and one waits: the latter includes all later figures.
         let (wake, woken) = sync_channel(1);
-        let own = figures.clone();
+        let report = Arc::new(Mutex::new(OtlpReport::default()));
+        let (own, told) = (figures.clone(), report.clone());
         let start = SystemTime::now();
-        let run = move || export(&url, &attributes, start, &own, &woken);
+        let run = move || export(&url, &attributes, start, &own, &woken, &told);
         let thread = std::thread::Builder::new().name("weir-otlp".into()).spawn(run)?;
         Ok(OtlpExporter {
             figures,
             wake: Some(wake),
             skipped: AtomicU64::new(0),
             thread: Some(thread),
+            report,
         })
     }
 
@@ -154,24 +157,25 @@ impl OtlpExporter {
         }
     }
 
-    /// Exports the last figures and waits for that, at most for two limits of an export.
+    /// Exports the last figures and waits for that, at most for two exports: one may be running.
     #[must_use]
     pub fn finish(mut self) -> OtlpReport {
         // The thread exports once more when the channel closes.
         self.wake = None;
+        // A little more, for the resolver.
         let deadline = Instant::now() + 2 * LIMIT + LIMIT / 2;
         let skipped = self.skipped.load(Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return OtlpReport::default() };
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let report = match thread.is_finished() {
-            true => thread.join().unwrap_or_default(),
-            false => {
-                OtlpReport { failed: 1, reason: Some("no answer".into()), ..OtlpReport::default() }
-            }
-        };
-        OtlpReport { skipped, ..report }
+        let mut report = lock(&self.report).clone();
+        report.skipped += skipped;
+        if !thread.is_finished() {
+            report.failed += 1;
+            report.reason = Some("no answer".into());
+        }
+        report
     }
 }
 
@@ -181,15 +185,23 @@ fn export(
     start: SystemTime,
     figures: &Mutex<Figures>,
     woken: &Receiver<()>,
-) -> OtlpReport {
-    let mut report = OtlpReport::default();
+    report: &Mutex<OtlpReport>,
+) {
     let mut is_last = false;
     while !is_last {
         is_last = woken.recv().is_err();
+        // What is waiting already is in this export, too.
+        match woken.try_recv() {
+            Ok(()) => lock(report).skipped += 1,
+            Err(TryRecvError::Disconnected) => is_last = true,
+            Err(TryRecvError::Empty) => {}
+        }
         let body = request(&lock(figures).series(), attributes, [start, SystemTime::now()]);
         // A test that failed before its first interval has no figures.
         let Some(body) = body else { continue };
-        match post(url, &body.to_string()) {
+        let posted = post(url, &body.to_string());
+        let mut report = lock(report);
+        match posted {
             Ok(()) => report.accepted += 1,
             Err(e) => {
                 report.failed += 1;
@@ -197,7 +209,6 @@ fn export(
             }
         }
     }
-    report
 }
 
 fn attributes_of<'a>(labels: impl IntoIterator<Item = &'a (String, String)>) -> Vec<Value> {
@@ -270,12 +281,43 @@ fn request(
     }] }))
 }
 
+/// A connection whose reads and writes have one deadline.
+struct Timed {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+/// Time that is left until then.
+fn left(deadline: Instant) -> std::io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.deadline)?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Posts a body and checks the status.
 fn post(url: &OtlpUrl, body: &str) -> std::io::Result<()> {
+    let deadline = Instant::now() + LIMIT;
     let mut failure = Error::new(ErrorKind::NotFound, format!("{}: no address found", url.host));
     let mut connected = None;
     for address in (&*url.host, url.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, LIMIT) {
+        match TcpStream::connect_timeout(&address, left(deadline)?) {
             Ok(stream) => {
                 connected = Some(stream);
                 break;
@@ -283,9 +325,8 @@ fn post(url: &OtlpUrl, body: &str) -> std::io::Result<()> {
             Err(e) => failure = e,
         }
     }
-    let Some(mut stream) = connected else { return Err(failure) };
-    stream.set_write_timeout(Some(LIMIT))?;
-    stream.set_read_timeout(Some(LIMIT))?;
+    let Some(stream) = connected else { return Err(failure) };
+    let mut stream = Timed { stream, deadline };
     let head = format!(
         "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         url.path,

@@ -366,6 +366,7 @@ fn execute(
     if let Some(record) = &record {
         job.outputs.finish(record, stored);
     }
+    job.outputs.end_exports();
     let code = match (&error, &record) {
         (Some(error), _) => error.exit_code(),
         (None, Some(record)) => exit_code(record, stop),

@@ -304,6 +304,10 @@ impl Outputs {
     /// The test is over: the terminal shows lines again.
     pub(crate) fn over(&mut self) {
         self.live = None;
+    }
+
+    /// The result is stored and shown. A collector that does not answer delays only what follows.
+    pub(crate) fn end_exports(&mut self) {
         self.otlp.take().into_iter().for_each(exporter::finish_otlp);
     }
 
