@@ -27,7 +27,7 @@ use crate::engine::{Engine, Events, FlowEvent, Link, NO_ROUTE};
 use crate::flows::{Flow, SessionFacts};
 use crate::signals::{Signal, Signals};
 use crate::stop::{Stop, StopReason};
-use crate::transport::{self, DatagramSocket, EchoSocket, FrameSocket};
+use crate::transport::{self, DatagramSocket, EchoSocket, ReplaySocket};
 use crate::{START_NS, TrafficError, host};
 
 /// How long an interval is over before it is shown: what is read just after its end belongs to it.
@@ -109,7 +109,7 @@ impl Target {
                 Ok(Flow::transactions(engine, facts, spec.clone(), true, link, None, events))
             }
             Target::Interface(interface) => {
-                let socket = Arc::new(FrameSocket::open(interface)?);
+                let socket = Arc::new(ReplaySocket::open(interface)?);
                 let (spec, supply) = (spec.clone(), config.supply.clone());
                 let (signals, alive, log) = (None, None, None);
                 Ok(Flow::datagrams(

@@ -13,25 +13,25 @@ const SEND_BUFFER: usize = 4 << 20;
 
 /// A packet socket that sends datagrams as whole frames.
 #[derive(Debug)]
-pub(crate) struct FrameSocket {
+pub(crate) struct ReplaySocket {
     socket: UdpSocket,
     interface: String,
 }
 
-impl FrameSocket {
+impl ReplaySocket {
     /// Opens a socket on an interface.
     ///
     /// # Errors
     /// [`TrafficError::Net`].
-    pub(crate) fn open(interface: &Interface) -> Result<FrameSocket, TrafficError> {
+    pub(crate) fn open(interface: &Interface) -> Result<ReplaySocket, TrafficError> {
         let socket = weir_net::frame::open_sender(interface, SEND_BUFFER)?;
-        Ok(FrameSocket { socket, interface: interface.name.clone() })
+        Ok(ReplaySocket { socket, interface: interface.name.clone() })
     }
 }
 
-weir_net::as_socket!(FrameSocket, socket);
+weir_net::as_socket!(ReplaySocket, socket);
 
-impl DatagramSocket for FrameSocket {
+impl DatagramSocket for ReplaySocket {
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent> {
         batch.send(&self.socket, SendMode::DontWait)
     }

@@ -31,7 +31,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 use crate::Address;
 
 pub(crate) use ethernet::{AwaitedFrames, LinkEnd};
-pub(crate) use frames::FrameSocket;
+pub(crate) use frames::ReplaySocket;
 pub(crate) use group::{destination, group_options};
 pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
@@ -181,7 +181,7 @@ enum Implementation {
     Frames,
     /// Echo requests, which need no server ([`EchoSocket`]).
     Echo,
-    /// Frames of a capture, which have no known receiver ([`FrameSocket`]).
+    /// Frames of a capture, which have no known receiver ([`ReplaySocket`]).
     Replay,
 }
 
