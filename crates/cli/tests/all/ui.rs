@@ -482,7 +482,7 @@ fn alarms_are_acknowledged_and_cleared_for_all_clients() {
     assert_eq!(verb("acknowledge", &which), 1);
     assert_eq!(verb("acknowledge", &which), 0, "it is acknowledged already");
     // All others: a busy host may have raised some.
-    assert!(verb("acknowledge", &json!({})).is_number());
+    let others = verb("acknowledge", &json!({})).as_u64().unwrap();
     let told =
         events.until("alarm", |e| is_down(e) && e["alarm"]["acknowledged_at_seconds"].is_number());
     let [alarm] = &down(&m.get(&format!("{path}/counters")))[..] else { panic!("one alarm") };
@@ -503,7 +503,8 @@ fn alarms_are_acknowledged_and_cleared_for_all_clients() {
     assert_eq!(m.get(&thresholds), wanted);
     events.until("sample", |e| e["emulator"]["alarm_thresholds"] == wanted);
     let changes = m.get(&format!("{path}/log"))["changes"].as_array().unwrap().len();
-    assert_eq!(changes, 4, "the start, two verbs that changed alarms, the thresholds");
+    let wanted = 4 + usize::from(others > 0);
+    assert_eq!(changes, wanted, "the start, verbs that changed alarms, the thresholds");
     m.ask("DELETE", &path, None).expect(204);
     m.ask("POST", &format!("{path}/alarms/clear"), Some(json!({}))).expect(404);
 }
