@@ -124,10 +124,15 @@ function read(text) {
   return { value: Number(digits) * factor, error: (0.5 * 10 ** -(digits.split('.')[1]?.length ?? 0) + 1e-9) * factor };
 }
 
-function same(shown, wanted, words) {
-  if (wanted === undefined || wanted === null) return assert.equal(shown.trim(), '–', `${words}: shown "${shown}", the record has none`);
+/** Whether a figure as the page writes it is this value. */
+function is(shown, wanted) {
+  if (wanted === undefined || wanted === null) return shown.trim() === '–';
   const found = read(shown);
-  assert.ok(found !== undefined && Math.abs(found.value - wanted) <= found.error, `${words}: shown "${shown}", the record has ${wanted}`);
+  return found !== undefined && Math.abs(found.value - wanted) <= found.error;
+}
+
+function same(shown, wanted, words) {
+  assert.ok(is(shown, wanted), `${words}: shown "${shown}", the record has ${wanted ?? 'none'}`);
 }
 
 /** A page whose plan has these connections. */
@@ -145,6 +150,12 @@ async function planned(connection, interval = '250ms') {
 
 const lines = (page) => page.getByRole('table', { name: 'Connections' });
 const lineOf = (page, name) => lines(page).getByRole('row', { name: new RegExp(`^${name}\\b`) });
+/** The figures of a line by the headings of their columns. */
+const shownOf = (page, name) =>
+  lineOf(page, name).evaluate((row) => {
+    const heads = [...row.closest('table').querySelectorAll('thead th')].map((head) => head.textContent.trim());
+    return Object.fromEntries([...row.children].map((cell, index) => [heads[index], [...cell.querySelectorAll('span')].map((part) => part.textContent).join(' ')]));
+  });
 const latestTest = async () => (await api('GET', '/tests')).tests[0];
 
 /** The record of the newest test, once the page shows it. */
@@ -173,10 +184,9 @@ test('every figure of a run that has ended is the record’s', options, async ()
   const record = await finished(page, 3);
   await comes(async () => lines(page).locator('td.num').getByText('bit/s').count().then((count) => count > 0), true);
   for (const flow of record.flows) {
-    const shown = await lineOf(page, flow.name).evaluate((row) => {
-      const heads = [...row.closest('table').querySelectorAll('thead th')].map((head) => head.textContent.trim());
-      return Object.fromEntries([...row.children].map((cell, index) => [heads[index], [...cell.querySelectorAll('span')].map((part) => part.textContent).join(' ')]));
-    });
+    // The line shows its last interval until the page has the record.
+    await comes(async () => is((await shownOf(page, flow.name))['Throughput'], flow.receiver.bits_per_second), true, flow.name);
+    const shown = await shownOf(page, flow.name);
     const words = (figure) => `${flow.name}, ${figure}`;
     same(shown['Throughput'], flow.receiver.bits_per_second, words('throughput'));
     same(shown['Sent'], flow.sender.bits_per_second, words('sent'));
