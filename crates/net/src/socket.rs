@@ -35,6 +35,32 @@ pub fn limit_unacknowledged(socket: &impl AsSocket, timeout: std::time::Duration
     let _ = (socket, timeout);
 }
 
+/// Has sends and receives wait up to `limit` before they return `WouldBlock`; `None`: they never wait. Calls that ask not to
+/// wait, as those for batches of datagrams do, are unaffected.
+///
+/// # Errors
+/// Of the system; `Unsupported` on systems other than Linux.
+pub fn set_waiting(
+    socket: &(impl AsSocket + ?Sized),
+    limit: Option<std::time::Duration>,
+) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let socket = borrow(socket);
+        let socket = socket2::SockRef::from(&socket);
+        if limit.is_some() {
+            socket.set_read_timeout(limit)?;
+            socket.set_write_timeout(limit)?;
+        }
+        socket.set_nonblocking(limit.is_none())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (socket, limit);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Sets SO_DEBUG. Linux requires CAP_NET_ADMIN.
 ///
 /// # Errors

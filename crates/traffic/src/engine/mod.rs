@@ -161,7 +161,7 @@ impl Engine {
             })?);
             let c = clock.clone();
             transactions.push(Worker::start(&format!("weir-rr-{i}"), cpu(i), move |inbox| {
-                transact::work(inbox, &c)
+                transact::work(inbox, &c, asked.spin_ns.unwrap_or(0))
             })?);
         }
         Ok(Engine {

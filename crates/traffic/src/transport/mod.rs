@@ -70,6 +70,14 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
     /// Receives into a batch; returns the number of messages.
     fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize>;
+    /// Whether [`DatagramSocket::recv_batch_waiting`] waits once the socket is set to.
+    fn can_wait(&self) -> bool {
+        false
+    }
+    /// As [`DatagramSocket::recv_batch`], after a wait for the first message (`weir_net::socket::set_waiting`).
+    fn recv_batch_waiting(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+        self.recv_batch(batch)
+    }
     /// Sends one control datagram to the peer.
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Largest number of datagrams in one super-packet; 1 without segmentation.

@@ -118,6 +118,14 @@ impl DatagramSocket for UdpSocket {
         batch.recv(self, RecvMode::DontWait)
     }
 
+    fn can_wait(&self) -> bool {
+        true
+    }
+
+    fn recv_batch_waiting(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+        batch.recv(self, RecvMode::WaitForOne)
+    }
+
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send(bytes)
     }

@@ -90,8 +90,8 @@ pub(crate) struct GeneralArgs {
     #[arg(long, value_name = "CLASS", value_parser = values::scheduling)]
     pub(crate) scheduling: Option<Scheduling>,
     /// Time that a thread spins before each paced datagram is due, up to 10ms. A longer time makes gaps more even and uses more
-    /// CPU: with SCHED_FIFO at most a quarter of a CPU for each thread, half with three or more CPUs
-    /// [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
+    /// CPU: with SCHED_FIFO at most a quarter of a CPU for each thread, half with three or more CPUs. With --rr and one flow: how
+    /// long a thread polls the socket for a message before it sleeps [default: 60us, with --rr 0; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
 }

@@ -40,6 +40,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
             match socket.recv(buffer) {
                 Ok(0) => return Outcome::Failed("the server closed the stream".into()),
                 Ok(n) => {
+                    slot.has_read = true;
                     slot.have += n as u64;
                     let now = context.clock.monotonic_ns();
                     while slot.have >= response {
@@ -117,13 +118,18 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         echo::on_errors(socket, &mut state);
     }
     if is_readable {
-        for _ in 0..TURN {
-            let got = match socket.recv_batch(batch) {
+        for turn in 0..TURN {
+            let received = match slot.waits && turn == 0 {
+                true => socket.recv_batch_waiting(batch),
+                false => socket.recv_batch(batch),
+            };
+            let got = match received {
                 Ok(got) => got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 // Reading a pending ICMP error clears it.
                 Err(_) => continue,
             };
+            slot.has_read = true;
             let now = context.clock.monotonic_ns();
             for message in batch.messages() {
                 if let Some(socket) = echo_socket {

@@ -4,6 +4,7 @@
 mod client;
 mod connect;
 mod echo;
+mod lone;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use weir_net::udp::RecvBatch;
 use weir_net::waiting::{SPIN_NS, spin_until};
 
 pub(crate) use connect::Dial;
+use lone::Lone;
 pub(crate) use server::Accepted;
 pub(crate) use transfer::TransferRole;
 
@@ -147,6 +149,10 @@ struct Slot {
     /// What the poller waits for on the flow's socket.
     interest: Interest,
     done: bool,
+    /// Its receives may wait for a message.
+    waits: bool,
+    /// Something was read since this was reset.
+    has_read: bool,
     /// Bytes of a started request, or of responses, that are still to be written.
     left: u64,
     /// Bytes of an incomplete incoming message.
@@ -235,33 +241,22 @@ struct Context<'w> {
     clock: &'w Clock,
 }
 
-pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
+/// `spin_ns`: how long the socket of an only flow is polled before the worker sleeps.
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, spin_ns: u64) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut events = PollEvents::new(256);
     let mut context = Context { shared: Shared::new(), heap: Heap::new(), inbox, clock };
     let mut next_tick = 0u64;
+    let mut lone = Lone::new(spin_ns);
     loop {
-        let timeout = timeout(&flows, &mut context, next_tick);
-        let _ = inbox.poller.wait(&mut events, timeout);
-        for event in events.iter() {
-            if event.token == INBOX {
-                inbox.waker.clear();
-                continue;
-            }
-            if let Some(owner) = context.shared.owners.get(&event.token).copied() {
-                if let Some(slot) = flows.get_mut(&owner) {
-                    connection_event(owner, slot, event.token, &mut context);
-                }
-                continue;
-            }
-            let Some(slot) = flows.get_mut(&event.token) else { continue };
-            let is_readable = event.readable || event.error || event.hang_up;
-            serve(event.token, slot, is_readable, &mut context);
-            if !context.heap.is_empty() {
-                // Requests at a rate must not wait for the turns of all others.
-                serve_due(&mut flows, &mut context, 0);
-            }
+        if !lone.serve(&mut flows, &mut context) {
+            let before = clock.monotonic_ns();
+            let timeout = timeout(before, &flows, &mut context, next_tick);
+            let _ = inbox.poller.wait(&mut events, timeout);
+            let waited = clock.monotonic_ns().saturating_sub(before);
+            lone.woke(waited, events.iter().any(|event| event.token != INBOX));
+            on_events(&events, &mut flows, &mut context);
         }
         loop {
             match inbox.commands.try_recv() {
@@ -306,21 +301,52 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     }
 }
 
+/// Serves the flows with events.
+fn on_events(events: &PollEvents, flows: &mut HashMap<u64, Slot>, context: &mut Context) {
+    for event in events.iter() {
+        if event.token == INBOX {
+            context.inbox.waker.clear();
+            continue;
+        }
+        if let Some(owner) = context.shared.owners.get(&event.token).copied() {
+            if let Some(slot) = flows.get_mut(&owner) {
+                connection_event(owner, slot, event.token, context);
+            }
+            continue;
+        }
+        let Some(slot) = flows.get_mut(&event.token) else { continue };
+        let is_readable = event.readable || event.error || event.hang_up;
+        serve(event.token, slot, is_readable, context);
+        if !context.heap.is_empty() {
+            // Requests at a rate must not wait for the turns of all others.
+            serve_due(flows, context, 0);
+        }
+    }
+}
+
 /// How long to wait for events: until the first deadline or the next housekeeping.
-fn timeout(flows: &HashMap<u64, Slot>, context: &mut Context, next_tick: u64) -> Option<u64> {
+fn timeout(
+    now: u64,
+    flows: &HashMap<u64, Slot>,
+    context: &mut Context,
+    next_tick: u64,
+) -> Option<u64> {
     if flows.is_empty() {
         return None;
     }
-    let now = context.clock.monotonic_ns();
-    let mut timeout = next_tick.saturating_sub(now);
+    let due = next_due(flows, context).map_or(u64::MAX, |at| at.saturating_sub(SPIN_NS));
+    Some(due.min(next_tick).saturating_sub(now))
+}
+
+/// The first deadline of a flow.
+fn next_due(flows: &HashMap<u64, Slot>, context: &mut Context) -> Option<u64> {
     while let Some(Reverse((at, token))) = context.heap.peek().copied() {
         if flows.get(&token).is_some_and(|slot| slot.at == at) {
-            timeout = timeout.min(at.saturating_sub(now).saturating_sub(SPIN_NS));
-            break;
+            return Some(at);
         }
         context.heap.pop();
     }
-    Some(timeout)
+    None
 }
 
 fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, context: &mut Context) {
@@ -342,6 +368,8 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         at: u64::MAX,
         interest: Interest::READ,
         done: false,
+        waits: false,
+        has_read: false,
         left: 0,
         have: 0,
         unanswered: VecDeque::new(),

@@ -95,6 +95,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
             // Where each transaction has a connection, this one carries nothing.
             Ok(_) if request == 0 => return Outcome::Failed("data on an idle connection".into()),
             Ok(n) => {
+                slot.has_read = true;
                 slot.have += n as u64;
                 may_read = n == buffer.len();
             }
@@ -122,6 +123,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
     datagram.clear();
     datagram.extend_from_slice(pool.at(0, response));
     let mut state = lock(state);
+    let mut may_read = is_readable;
     for turn in 0..TURN {
         while let Some(bytes) = slot.unanswered.front() {
             datagram[..number].copy_from_slice(&bytes[..number]);
@@ -133,15 +135,20 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
                 Ok(_) | Err(_) => slot.unanswered.pop_front(),
             };
         }
-        if turn == 0 && !is_readable {
+        if !may_read {
             break;
         }
-        let got = match socket.recv_batch(batch) {
+        let received = match slot.waits && turn == 0 {
+            true => socket.recv_batch_waiting(batch),
+            false => socket.recv_batch(batch),
+        };
+        let got = match received {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
             // Reading a pending ICMP error clears it.
             Err(_) => continue,
         };
+        slot.has_read = true;
         let now = context.clock.monotonic_ns();
         let is_proved = response <= request || proof.as_ref().is_none_or(|p| !p.is_missing(now));
         for message in batch.messages() {
@@ -157,7 +164,8 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
                 slot.unanswered.push_back(bytes);
             }
         }
-        if got < batch.capacity() && slot.unanswered.is_empty() {
+        may_read = got == batch.capacity();
+        if !may_read && slot.unanswered.is_empty() {
             break;
         }
     }

@@ -8,23 +8,22 @@ use weir_net::poll::{Poller, Waker};
 use super::super::tests::{spec, stream};
 use super::*;
 
-/// Serves a stream with requests of 1 byte and longer responses, whose client sends some and reads none; calls `then` with
-/// the slot, the context and the client's socket.
-fn with_unread_responses(
-    requests: usize,
-    response: usize,
-    then: impl FnOnce(&mut Slot, &mut Context, &weir_net::tcp::TcpStream),
-) {
+fn inbox() -> Inbox<Command> {
     let poller = Poller::new().unwrap();
     let waker = Waker::new(&poller, INBOX).unwrap();
-    let (_commands, receiver) = channel();
-    let inbox = Inbox { commands: receiver, poller, waker };
-    let mut context =
-        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    Inbox { commands: channel().1, poller, waker }
+}
+
+/// Adds the server of a stream with requests of 1 byte; returns the client's socket.
+fn add_server(
+    token: u64,
+    response: usize,
+    flows: &mut HashMap<u64, Slot>,
+    context: &mut Context,
+) -> weir_net::tcp::TcpStream {
     let (near, far) = stream();
     near.set_buffers(64 << 10).unwrap();
     let spec = spec(1, TransportName::Tcp);
-    let (events, _inbox) = tokio::sync::mpsc::unbounded_channel();
     let flow = TransactFlow {
         id: 1,
         link: Link::Stream(crate::transport::stream(&spec).unwrap().socket(&spec, near)),
@@ -35,10 +34,24 @@ fn with_unread_responses(
         response,
         number: 0,
         transfers: None,
-        events,
+        events: tokio::sync::mpsc::unbounded_channel().0,
     };
+    add(token, Box::new(flow), flows, context);
+    far
+}
+
+/// Serves a stream with requests of 1 byte and longer responses, whose client sends some and reads none; calls `then` with
+/// the slot, the context and the client's socket.
+fn with_unread_responses(
+    requests: usize,
+    response: usize,
+    then: impl FnOnce(&mut Slot, &mut Context, &weir_net::tcp::TcpStream),
+) {
+    let inbox = inbox();
+    let mut context =
+        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
     let mut flows = HashMap::new();
-    add(1, Box::new(flow), &mut flows, &mut context);
+    let far = add_server(1, response, &mut flows, &mut context);
     assert_eq!(far.send(&vec![0; requests]).unwrap(), requests);
     let mut arrived = PollEvents::new(4);
     while !arrived.iter().any(|event| event.token == 1) {
@@ -80,4 +93,57 @@ fn requests_that_were_read_together_are_owed_one_by_one() {
         assert!(slot.left <= 16 << 20);
         assert_eq!(slot.have, 9999);
     });
+}
+
+/// Whether the receives of a flow wait.
+fn is_waiting(flows: &HashMap<u64, Slot>, token: u64) -> bool {
+    let socket = weir_net::socket::borrow(flows[&token].flow.link.as_socket());
+    !socket2::SockRef::from(&socket).nonblocking().unwrap()
+}
+
+#[test]
+fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
+    let inbox = inbox();
+    let mut context =
+        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    let mut flows = HashMap::new();
+    let client = add_server(1, 1, &mut flows, &mut context);
+    let mut lone = Lone::new(0);
+    // Not before several short waits in a row.
+    let quickly = |lone: &mut Lone| (0..16).for_each(|_| lone.woke(20_000, true));
+    quickly(&mut lone);
+    lone.woke(20_000_000, true);
+    assert!(!lone.serve(&mut flows, &mut context));
+    quickly(&mut lone);
+    client.send(&[0]).unwrap();
+    assert!(lone.serve(&mut flows, &mut context));
+    assert!(is_waiting(&flows, 1));
+    assert_eq!(client.recv(&mut [0; 2]).unwrap(), 1);
+    // Nothing arrives: it returns, so that the worker sees its commands, and the poller waits again.
+    assert!(lone.serve(&mut flows, &mut context));
+    assert!(!is_waiting(&flows, 1));
+    assert!(!lone.serve(&mut flows, &mut context));
+    // A second flow: neither of the two may keep the other waiting.
+    quickly(&mut lone);
+    client.send(&[0]).unwrap();
+    assert!(lone.serve(&mut flows, &mut context) && is_waiting(&flows, 1));
+    let _second = add_server(2, 1, &mut flows, &mut context);
+    assert!(!lone.serve(&mut flows, &mut context));
+    assert!(!is_waiting(&flows, 1) && !is_waiting(&flows, 2));
+}
+
+#[test]
+fn a_flow_with_a_deadline_does_not_wait_in_its_receive_call() {
+    let inbox = inbox();
+    let mut context =
+        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    let mut flows = HashMap::new();
+    let client = add_server(1, 1, &mut flows, &mut context);
+    let mut lone = Lone::new(0);
+    (0..16).for_each(|_| lone.woke(20_000, true));
+    client.send(&[0]).unwrap();
+    let due = context.clock.monotonic_ns() + 1_000_000;
+    wake_at(due, 1, flows.get_mut(&1).unwrap(), &mut context);
+    assert!(!lone.serve(&mut flows, &mut context));
+    assert!(!is_waiting(&flows, 1));
 }

@@ -1,0 +1,112 @@
+//! The wait of a worker with one flow whose messages follow each other quickly: in the receive call, which saves the call of
+//! the poller before it. With a time to spin, it polls the socket without sleeping.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use weir_net::poll::Interest;
+use weir_net::socket::set_waiting;
+
+use super::{Context, Link, Side, Slot, next_due, serve};
+
+/// Longest wait of a receive; a command for the worker waits as long.
+const PATIENCE_NS: u64 = 5_000_000;
+/// A wait of the poller up to this is a short one, and after so many in a row the worker waits in the receive call.
+const SHORT_NS: u64 = 1_000_000;
+const SHORT_WAITS: u32 = 16;
+/// Bytes of the longest message that is sent while calls wait: the socket has room for it, so that its send does not wait.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+
+/// Whether a worker waits in the receive call of its only flow.
+pub(super) struct Lone {
+    /// The flow whose socket is set to wait.
+    waiting: Option<u64>,
+    /// Short waits in a row.
+    short: u32,
+    /// How long the flow's socket is polled before the worker sleeps.
+    spin_ns: u64,
+}
+
+impl Lone {
+    pub(super) fn new(spin_ns: u64) -> Self {
+        Lone { waiting: None, short: 0, spin_ns }
+    }
+
+    /// The poller has returned after `waited_ns`, with an event of a flow or without.
+    pub(super) fn woke(&mut self, waited_ns: u64, has_event: bool) {
+        self.short =
+            if has_event && waited_ns <= SHORT_NS { self.short.saturating_add(1) } else { 0 };
+    }
+
+    /// Waits for messages of the only flow, and serves it. False if the poller is to wait.
+    pub(super) fn serve(&mut self, flows: &mut HashMap<u64, Slot>, context: &mut Context) -> bool {
+        let now = context.clock.monotonic_ns();
+        let free_ns = next_due(flows, context).map_or(u64::MAX, |at| at.saturating_sub(now));
+        let mut each = flows.iter_mut();
+        let only = match (each.next(), each.next()) {
+            (Some((token, slot)), None) if may_wait(slot) => Some((*token, slot)),
+            _ => None,
+        };
+        let Some((token, slot)) = only.filter(|_| free_ns > PATIENCE_NS.max(self.spin_ns)) else {
+            self.leave(flows);
+            return false;
+        };
+        if self.spin_ns > 0 {
+            let until = now + self.spin_ns;
+            while !slot.done && context.clock.monotonic_ns() < until {
+                if has_served(token, slot, context) {
+                    return true;
+                }
+            }
+            return slot.done;
+        }
+        if self.waiting.is_none() {
+            let limit = Some(Duration::from_nanos(PATIENCE_NS));
+            if self.short < SHORT_WAITS || set_waiting(slot.flow.link.as_socket(), limit).is_err() {
+                return false;
+            }
+            self.waiting = Some(token);
+        }
+        slot.waits = true;
+        let is_served = has_served(token, slot, context);
+        slot.waits = false;
+        if !is_served || slot.done {
+            self.short = 0;
+            self.leave(flows);
+        }
+        true
+    }
+
+    /// The poller waits again.
+    fn leave(&mut self, flows: &HashMap<u64, Slot>) {
+        if let Some(slot) = self.waiting.take().and_then(|token| flows.get(&token)) {
+            // It succeeded the other way round; a socket that is left waiting delays a command by its limit.
+            let _ = set_waiting(slot.flow.link.as_socket(), None);
+        }
+    }
+}
+
+/// Reads from the socket and serves the flow; whether anything was read.
+fn has_served(token: u64, slot: &mut Slot, context: &mut Context) -> bool {
+    slot.has_read = false;
+    serve(token, slot, true, context);
+    slot.has_read
+}
+
+/// Whether nothing but an incoming message has this flow served, and its sends don't wait.
+fn may_wait(slot: &Slot) -> bool {
+    let flow = &slot.flow;
+    let dials = matches!(flow.side, Side::Client { dial: Some(_), .. });
+    let can_wait = match &flow.link {
+        Link::Stream(_) => flow.request > 0,
+        Link::Datagrams { socket, .. } => socket.can_wait(),
+    };
+    can_wait
+        && !dials
+        && !slot.done
+        && slot.left == 0
+        && slot.interest == Interest::READ
+        && slot.unanswered.is_empty()
+        && slot.connections.is_empty()
+        && flow.request.max(flow.response) <= MAX_MESSAGE_BYTES
+}
