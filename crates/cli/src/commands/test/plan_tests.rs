@@ -319,8 +319,9 @@ fn an_error_of_the_engine_has_the_flag() {
     }
 }
 
-/// The words of a command line, with single quotes as in a shell.
+/// The words of a command line up to its comment, with single quotes as in a shell.
 fn words_of(line: &str) -> Vec<String> {
+    let line = line.split(" #").next().unwrap_or(line);
     let parts = line.split('\'').enumerate();
     let parts = parts.flat_map(|(at, part)| match at % 2 {
         0 => part.split_whitespace().map(str::to_owned).collect(),
@@ -330,15 +331,27 @@ fn words_of(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_page_of_laws_are_plans() {
-    let page = include_str!("../../../../../docs/laws.md");
-    let lines = page.lines().filter_map(|line| line.strip_prefix("weir "));
-    let lines: Vec<&str> = lines.filter(|line| !line.contains('@')).collect();
-    assert!(lines.len() >= 3, "{lines:?}");
-    for example in lines {
-        let line =
-            Line::try_parse_from(words_of(example)).unwrap_or_else(|e| panic!("{example}: {e}"));
-        plan(&line.args, None, Seed(0x77)).unwrap_or_else(|e| panic!("{example}: {e}"));
+fn the_examples_of_the_pages_are_plans() {
+    let pages = [
+        (include_str!("../../../../../docs/guide.md"), 40),
+        (include_str!("../../../../../docs/laws.md"), 3),
+        (include_str!("../../../../../docs/transactions.md"), 10),
+        (include_str!("../../../../../docs/transfers.md"), 5),
+        (include_str!("../../../../../README.md"), 5),
+    ];
+    for (page, least) in pages {
+        // Those that read a file need that file.
+        let reads =
+            |line: &&str| ["@", "--plan ", "--replay "].iter().any(|flag| line.contains(flag));
+        let lines = page.lines().filter_map(|line| line.strip_prefix("weir "));
+        let lines: Vec<&str> =
+            lines.filter(|line| line.starts_with("test ") && !reads(line)).collect();
+        assert!(lines.len() >= least, "{lines:?}");
+        for example in lines {
+            let line = Line::try_parse_from(words_of(example))
+                .unwrap_or_else(|e| panic!("{example}: {e}"));
+            plan(&line.args, None, Seed(0x77)).unwrap_or_else(|e| panic!("{example}: {e}"));
+        }
     }
 }
 
