@@ -10,7 +10,7 @@ use weir_model::record::{IntervalCount, RateChange};
 use weir_model::units::SendRate;
 use weir_stats::Spacing;
 use weir_wire::header::native::FLAG_VERIFY;
-use weir_wire::header::{Codec, Header, HeaderFields, TagKey, WithCodec};
+use weir_wire::header::{Codec, Header, HeaderFields, TagKey, Tags, WithCodec};
 
 use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
@@ -772,13 +772,14 @@ impl WithCodec for Fill<'_> {
             flow: sending.flow,
             flags: sending.flags,
         };
+        let mut tags = Tags::new(&sending.key);
         let slot = sending.pacer.as_ref().map(Pacer::slot);
         for (i, packet) in bytes.chunks_exact_mut(sending.sizes.max()).enumerate() {
             if let (Some(pacer), Some(slot)) = (&sending.pacer, slot) {
                 let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
                 fields.lateness_ns = late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
             }
-            codec.encode(&sending.key, &fields, packet);
+            codec.encode(&mut tags, &fields, packet);
             fields.sequence += 1;
         }
     }

@@ -32,6 +32,47 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
+/// The state after the first words of a message, from which the hashes of all messages that begin with them follow.
+#[derive(Clone, Copy)]
+pub(crate) struct SipState([u64; 4]);
+
+impl SipState {
+    #[inline(always)]
+    pub(crate) fn new(key: SipKey) -> Self {
+        Self([
+            key.k0 ^ 0x736f_6d65_7073_6575,
+            key.k1 ^ 0x646f_7261_6e64_6f6d,
+            key.k0 ^ 0x6c79_6765_6e65_7261,
+            key.k1 ^ 0x7465_6462_7974_6573,
+        ])
+    }
+
+    /// Takes in words, with `C` rounds each.
+    #[inline(always)]
+    pub(crate) fn after<const C: usize, const N: usize>(self, words: [u64; N]) -> Self {
+        let mut v = self.0;
+        for word in words {
+            v[3] ^= word;
+            for _ in 0..C {
+                round(&mut v);
+            }
+            v[0] ^= word;
+        }
+        Self(v)
+    }
+
+    /// The hash, after `D` rounds.
+    #[inline(always)]
+    pub(crate) fn finish<const D: usize>(self) -> u64 {
+        let mut v = self.0;
+        v[2] ^= 0xff;
+        for _ in 0..D {
+            round(&mut v);
+        }
+        v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
 /// SipHash with `C` compression and `D` finalisation rounds over `words`, the message's little-endian
 /// 64-bit words; the last one carries the remaining bytes and, in its top byte, the message length mod 256
 /// (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
@@ -40,24 +81,7 @@ pub(crate) fn sip<const C: usize, const D: usize, const N: usize>(
     key: SipKey,
     words: [u64; N],
 ) -> u64 {
-    let mut v = [
-        key.k0 ^ 0x736f_6d65_7073_6575,
-        key.k1 ^ 0x646f_7261_6e64_6f6d,
-        key.k0 ^ 0x6c79_6765_6e65_7261,
-        key.k1 ^ 0x7465_6462_7974_6573,
-    ];
-    for word in words {
-        v[3] ^= word;
-        for _ in 0..C {
-            round(&mut v);
-        }
-        v[0] ^= word;
-    }
-    v[2] ^= 0xff;
-    for _ in 0..D {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
+    SipState::new(key).after::<C, N>(words).finish::<D>()
 }
 
 #[cfg(test)]

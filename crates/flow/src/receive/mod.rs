@@ -17,7 +17,9 @@ use weir_stats::{
     Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
     SequenceTracker, Time32Unwrapper,
 };
-use weir_wire::header::{Carries, Codec, DecodeError, Epoch, Header, SendTime, TagKey, WithCodec};
+use weir_wire::header::{
+    Carries, Codec, DecodeError, Epoch, Header, SendTime, TagKey, Tags, WithCodec,
+};
 use weir_wire::packets;
 
 use crate::drain::Drain;
@@ -454,8 +456,9 @@ impl Receiving {
     ) {
         let mut run: Option<(u64, u32, u64)> = None;
         let mut timed = false;
+        let mut tags = Tags::new(&self.key);
         for datagram in message.chunks(segment) {
-            let Ok(header) = codec.decode(&self.key, datagram) else {
+            let Ok(header) = codec.decode(&mut tags, datagram) else {
                 self.flush(&mut run, now_ns);
                 self.on_datagram(codec, datagram, now_ns, false, each);
                 continue;
@@ -537,7 +540,7 @@ impl Receiving {
         timed: bool,
         each: &mut impl FnMut(Logged),
     ) {
-        let header = match codec.decode(&self.key, datagram) {
+        let header = match codec.decode(&mut Tags::new(&self.key), datagram) {
             Ok(header) => header,
             Err(e) => {
                 if matches!(e, DecodeError::Truncated { .. }) {

@@ -3,9 +3,7 @@
 //!
 //! Which clock iperf3 reads depends on its build, so that only differences of times have a meaning.
 
-use super::{
-    Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
-};
+use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, Tags, TimeField};
 
 /// The number of the first datagram.
 const FIRST: u64 = 1;
@@ -28,12 +26,12 @@ impl Codec for Iperf3 {
         carries(12, 32)
     }
 
-    fn encode(self, _: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+    fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
         write_time(fields, out);
         out[8..12].copy_from_slice(&(number(fields) as u32).to_be_bytes());
     }
 
-    fn decode(self, _: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let head = payload.first_chunk::<12>().ok_or_else(|| truncated(payload, 12))?;
         let [.., a, b, c, d] = *head;
         let sequence = u32::from_be_bytes([a, b, c, d]).wrapping_sub(FIRST as u32);
@@ -50,12 +48,12 @@ impl Codec for Iperf3Wide {
         carries(16, 64)
     }
 
-    fn encode(self, _: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+    fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
         write_time(fields, out);
         out[8..16].copy_from_slice(&number(fields).to_be_bytes());
     }
 
-    fn decode(self, _: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let head = payload.first_chunk::<16>().ok_or_else(|| truncated(payload, 16))?;
         let [_, _, _, _, _, _, _, _, number @ ..] = *head;
         read(payload, u64::from_be_bytes(number).wrapping_sub(FIRST))
@@ -102,6 +100,7 @@ fn read(payload: &[u8], sequence: u64) -> Result<Decoded, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TagKey;
     use super::*;
 
     /// First bytes of the payloads of datagrams 1 and 3 of `iperf3 -c 127.0.0.1 -u -b 80k -l 40 -t 1` (3.12), and of the
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn captured_headers_are_read_and_written() {
-        let key = TagKey::from_bytes(&[0; 16]);
+        let mut tags = Tags::new(&TagKey::from_bytes(&[0; 16]));
         let second = 1_000_000_000;
         let sent = [
             (0, 647 * second + 176_811_000),
@@ -124,16 +123,19 @@ mod tests {
             (2, 655 * second + 461_194_000),
         ];
         for (i, (bytes, (sequence, ns))) in CAPTURED.into_iter().zip(sent).enumerate() {
-            let got =
-                if i < 2 { Iperf3.decode(&key, bytes) } else { Iperf3Wide.decode(&key, bytes) };
+            let got = if i < 2 {
+                Iperf3.decode(&mut tags, bytes)
+            } else {
+                Iperf3Wide.decode(&mut tags, bytes)
+            };
             let want = Decoded { sequence, send_time: Some(SendTime::Full(ns)), ..Decoded::EMPTY };
             assert_eq!(got, Ok(want), "{i}");
             let fields = HeaderFields { sequence, send_time_ns: ns, ..HeaderFields::default() };
             let mut out = bytes.to_vec();
             out[..12].fill(0xee);
             match i {
-                0..2 => Iperf3.encode(&key, &fields, &mut out),
-                _ => Iperf3Wide.encode(&key, &fields, &mut out),
+                0..2 => Iperf3.encode(&mut tags, &fields, &mut out),
+                _ => Iperf3Wide.encode(&mut tags, &fields, &mut out),
             }
             assert_eq!(out, bytes, "{i}");
         }
@@ -141,12 +143,12 @@ mod tests {
 
     #[test]
     fn an_invalid_time_is_malformed() {
-        let key = TagKey::from_bytes(&[0; 16]);
+        let mut tags = Tags::new(&TagKey::from_bytes(&[0; 16]));
         let mut bytes = CAPTURED[2].to_vec();
         bytes[4..8].copy_from_slice(&999_999u32.to_be_bytes());
-        assert!(Iperf3Wide.decode(&key, &bytes).is_ok());
+        assert!(Iperf3Wide.decode(&mut tags, &bytes).is_ok());
         bytes[4..8].copy_from_slice(&MICROSECONDS.to_be_bytes());
-        assert_eq!(Iperf3Wide.decode(&key, &bytes), Err(DecodeError::Malformed));
-        assert_eq!(Iperf3.decode(&key, &bytes), Err(DecodeError::Malformed));
+        assert_eq!(Iperf3Wide.decode(&mut tags, &bytes), Err(DecodeError::Malformed));
+        assert_eq!(Iperf3.decode(&mut tags, &bytes), Err(DecodeError::Malformed));
     }
 }

@@ -11,7 +11,7 @@ mod rtp;
 
 use weir_model::plan::HeaderFormat;
 
-use crate::sip::{SipKey, sip};
+use crate::sip::{SipKey, SipState, sip};
 
 /// The sender's information about a datagram. A narrow header carries less of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,14 +127,14 @@ pub trait Codec: Copy {
     ///
     /// # Panics
     /// If `out` is shorter than the header.
-    fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]);
+    fn encode(self, tags: &mut Tags, fields: &HeaderFields, out: &mut [u8]);
 
     /// Reads the header from the start of `payload`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if `payload` is shorter than the header, [`DecodeError::BadTag`] if the header has a tag
     /// and it does not match.
-    fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError>;
+    fn decode(self, tags: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError>;
 }
 
 /// Work on datagrams of one flow, compiled for each codec so that their headers need no branch and no call.
@@ -188,7 +188,7 @@ macro_rules! formats {
             /// If `out` is shorter than the header.
             pub fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
                 match self {
-                    $(Self::$variant(codec) => codec.encode(key, fields, out),)*
+                    $(Self::$variant(codec) => codec.encode(&mut Tags::new(key), fields, out),)*
                 }
             }
 
@@ -198,7 +198,7 @@ macro_rules! formats {
             /// [`DecodeError`], as there.
             pub fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
                 match self {
-                    $(Self::$variant(codec) => codec.decode(key, payload),)*
+                    $(Self::$variant(codec) => codec.decode(&mut Tags::new(key), payload),)*
                 }
             }
         }
@@ -241,6 +241,32 @@ impl TagKey {
         let label = u64::from_le_bytes(*b"weir.tag");
         let half = |n: u64| sip::<2, 4, 3>(session, [label, u64::from(flow) | n << 32, 16 << 56]);
         Self(SipKey { k0: half(0), k1: half(1) })
+    }
+}
+
+/// Computes the tags of one flow's datagrams. It remembers the part of the computation that datagrams of one message share.
+pub struct Tags {
+    key: SipKey,
+    shared: Option<[u64; 3]>,
+    state: SipState,
+}
+
+impl Tags {
+    /// For the datagrams of the flow with this key.
+    #[inline]
+    #[must_use]
+    pub fn new(key: &TagKey) -> Self {
+        Self { key: key.0, shared: None, state: SipState::new(key.0) }
+    }
+
+    /// The state after the words that datagrams share.
+    #[inline(always)]
+    fn after(&mut self, shared: [u64; 3]) -> SipState {
+        if self.shared != Some(shared) {
+            self.shared = Some(shared);
+            self.state = SipState::new(self.key).after::<1, 3>(shared);
+        }
+        self.state
     }
 }
 

@@ -14,11 +14,16 @@
 //! | 32 and more | [`HeaderLayout::Full32`] | u64 sequence, u64 send time, i32 lateness, u32 flow, u32 flags, u32 tag |
 //!
 //! The tag is the low 32 bits of SipHash-1-3 over all header bytes before it, under a key derived from the
-//! session's key and the flow's number ([`TagKey::for_flow`]). A header whose tag does not match counts as
-//! corrupted, and its sequence number is not used.
+//! session's key and the flow's number ([`TagKey::for_flow`]). The sequence number comes last, so that the datagrams of one
+//! message, which share their other fields, share all but the end of the computation ([`Tags`]):
+//!
+//! - [`HeaderLayout::Tagged16`]: bytes 4–11, 0–3
+//! - [`HeaderLayout::Full32`]: bytes 8–27, byte 0, three zero bytes, bytes 1–7
+//!
+//! A header whose tag does not match counts as corrupted, and its sequence number is not used.
 
 use super::{
-    Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
+    Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, Tags, TimeField,
 };
 use crate::sip::sip;
 
@@ -123,22 +128,20 @@ impl HeaderLayout {
 // wire is big-endian, hence the swaps.
 
 #[inline(always)]
-fn tag16(key: &TagKey, sequence: u32, time: u64) -> u32 {
-    let time = time.swap_bytes();
-    let w0 = u64::from(sequence.swap_bytes()) | time << 32;
-    let w1 = time >> 32 | 12 << 56;
-    sip::<1, 3, 2>(key.0, [w0, w1]) as u32
+fn tag16(tags: &Tags, sequence: u32, time: u64) -> u32 {
+    let last = u64::from(sequence.swap_bytes()) | 12 << 56;
+    sip::<1, 3, 2>(tags.key, [time.swap_bytes(), last]) as u32
 }
 
 #[inline(always)]
-fn tag32(key: &TagKey, sequence: u64, time: u64, lateness_and_flow: u64, flags: u32) -> u32 {
-    let words = [
-        sequence.swap_bytes(),
+fn tag32(tags: &mut Tags, sequence: u64, time: u64, lateness_and_flow: u64, flags: u32) -> u32 {
+    let shared = [
         time.swap_bytes(),
         lateness_and_flow.swap_bytes(),
-        u64::from(flags.swap_bytes()) | 28 << 56,
+        u64::from(flags.swap_bytes()) | (sequence >> 56) << 32,
     ];
-    sip::<1, 3, 4>(key.0, words) as u32
+    let last = sequence.swap_bytes() >> 8 | 31 << 56;
+    tags.after(shared).after::<1, 1>([last]).finish::<3>() as u32
 }
 
 impl Codec for HeaderLayout {
@@ -162,13 +165,13 @@ impl Codec for HeaderLayout {
     }
 
     #[inline(always)]
-    fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
-        encode(self, key, fields, out);
+    fn encode(self, tags: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
+        write(self, tags, fields, out);
     }
 
     #[inline(always)]
-    fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
-        decode(self, key, payload)
+    fn decode(self, tags: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
+        read(self, tags, payload)
     }
 }
 
@@ -187,10 +190,14 @@ pub fn peek(payload: &[u8]) -> Option<(u64, u32)> {
 /// # Panics
 /// If `out` is shorter than the header: the caller chose the layout by the payload's size
 /// ([`HeaderLayout::for_payload`]).
+pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+    write(layout, &mut Tags::new(key), fields, out);
+}
+
 // Inlined, because it is called for each segment of a super-packet: a call and its spills cost as much as
 // the tag.
 #[inline(always)]
-pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+fn write(layout: HeaderLayout, tags: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
     let out = &mut out[..layout.len()];
     match layout {
         HeaderLayout::Empty => {}
@@ -203,14 +210,14 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
         }
         HeaderLayout::Tagged16 => {
             let sequence = fields.sequence as u32;
-            let tag = tag16(key, sequence, fields.send_time_ns);
+            let tag = tag16(tags, sequence, fields.send_time_ns);
             out[..4].copy_from_slice(&sequence.to_be_bytes());
             out[4..12].copy_from_slice(&fields.send_time_ns.to_be_bytes());
             out[12..].copy_from_slice(&tag.to_be_bytes());
         }
         HeaderLayout::Full32 => {
             let mixed = u64::from(fields.lateness_ns as u32) << 32 | u64::from(fields.flow);
-            let tag = tag32(key, fields.sequence, fields.send_time_ns, mixed, fields.flags);
+            let tag = tag32(tags, fields.sequence, fields.send_time_ns, mixed, fields.flags);
             out[..8].copy_from_slice(&fields.sequence.to_be_bytes());
             out[8..16].copy_from_slice(&fields.send_time_ns.to_be_bytes());
             out[16..24].copy_from_slice(&mixed.to_be_bytes());
@@ -228,8 +235,12 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
 /// # Errors
 /// [`DecodeError::Truncated`] if `payload` is shorter than the header, [`DecodeError::BadTag`] if the
 /// layout has a tag and it does not match.
-#[inline(always)]
 pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+    read(layout, &mut Tags::new(key), payload)
+}
+
+#[inline(always)]
+fn read(layout: HeaderLayout, tags: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
     let truncated = || DecodeError::Truncated { have: payload.len(), need: layout.len() };
     let none = Decoded::EMPTY;
     match layout {
@@ -257,7 +268,7 @@ pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Deco
         HeaderLayout::Tagged16 => {
             let head = u128::from_be_bytes(*payload.first_chunk::<16>().ok_or_else(truncated)?);
             let (sequence, time, tag) = ((head >> 96) as u32, (head >> 32) as u64, head as u32);
-            if tag16(key, sequence, time) != tag {
+            if tag16(tags, sequence, time) != tag {
                 return Err(DecodeError::BadTag);
             }
             Ok(Decoded { sequence: sequence.into(), send_time: Some(SendTime::Full(time)), ..none })
@@ -271,7 +282,7 @@ pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Deco
             };
             let (sequence, time, mixed, last) = (word(0), word(8), word(16), word(24));
             let flags = (last >> 32) as u32;
-            if tag32(key, sequence, time, mixed, flags) != last as u32 {
+            if tag32(tags, sequence, time, mixed, flags) != last as u32 {
                 return Err(DecodeError::BadTag);
             }
             Ok(Decoded {
@@ -319,13 +330,14 @@ mod tests {
         want.extend([0xff, 0xff, 0xff, 0xfe, 0x21, 0x22, 0x23, 0x24, 0, 0, 0, 1]);
         assert_eq!(out[..28], want);
         assert_eq!(out[32..], [0xee; 8], "bytes after the header are unchanged");
-        // The tag is SipHash-1-3 of the bytes on the wire.
-        assert_eq!(out[28..32], reference_tag(&out[..28]));
+        // The tag is SipHash-1-3 of the bytes on the wire, the number last.
+        let tagged = [&out[8..28], &[1, 0, 0, 0], &out[1..8]].concat();
+        assert_eq!(out[28..32], reference_tag(&tagged));
 
         encode(HeaderLayout::Tagged16, &key(), &fields, &mut out);
         assert_eq!(out[..4], [5, 6, 7, 8]);
         assert_eq!(out[4..12], want[8..16]);
-        assert_eq!(out[12..16], reference_tag(&out[..12]));
+        assert_eq!(out[12..16], reference_tag(&[&out[4..12], &out[..4]].concat()));
 
         encode(HeaderLayout::Seq32Time32, &key(), &fields, &mut out);
         assert_eq!(out[..8], [5, 6, 7, 8, 0x15, 0x16, 0x17, 0x18]);
@@ -403,6 +415,27 @@ mod tests {
             prop_assert_eq!(got.lateness_ns, full.then_some(fields.lateness_ns));
             prop_assert_eq!(got.flow, full.then_some(fields.flow));
             prop_assert_eq!(got.flags, full.then_some(fields.flags));
+        }
+
+        #[test]
+        fn a_message_s_headers_are_those_of_its_datagrams_alone(
+            all in prop::collection::vec((0u64..3, 0u64..2, 0u64..2, 0u32..2), 1..20),
+        ) {
+            let mut tags = Tags::new(&key());
+            let mut reader = Tags::new(&key());
+            for (top, sequence, send_time_ns, flags) in all {
+                let sequence = top << 55 | sequence;
+                let fields = HeaderFields { sequence, send_time_ns, flags, ..HeaderFields::default() };
+                for layout in [HeaderLayout::Tagged16, HeaderLayout::Full32] {
+                    let (mut alone, mut together) = ([0; 32], [0; 32]);
+                    encode(layout, &key(), &fields, &mut alone);
+                    layout.encode(&mut tags, &fields, &mut together);
+                    prop_assert_eq!(alone, together);
+                    prop_assert_eq!(layout.decode(&mut reader, &alone), decode(layout, &key(), &alone));
+                    alone[1] ^= 1;
+                    prop_assert_eq!(layout.decode(&mut reader, &alone), Err(DecodeError::BadTag));
+                }
+            }
         }
 
         #[test]

@@ -1,7 +1,7 @@
 //! No header: the payload is content from its first byte. Only the numbers of received and lost datagrams
 //! are known.
 
-use super::{Carries, Codec, DecodeError, Decoded, HeaderFields, TagKey};
+use super::{Carries, Codec, DecodeError, Decoded, HeaderFields, Tags};
 
 /// A format without a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,10 +24,10 @@ impl Codec for NoHeader {
     }
 
     #[inline(always)]
-    fn encode(self, _: &TagKey, _: &HeaderFields, _: &mut [u8]) {}
+    fn encode(self, _: &mut Tags, _: &HeaderFields, _: &mut [u8]) {}
 
     #[inline(always)]
-    fn decode(self, _: &TagKey, _: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(self, _: &mut Tags, _: &[u8]) -> Result<Decoded, DecodeError> {
         Ok(Decoded::EMPTY)
     }
 }

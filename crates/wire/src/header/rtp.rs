@@ -5,7 +5,7 @@
 //! synchronisation source. What is measured comes from the native header, which has more bits and a tag.
 
 use super::native::HeaderLayout;
-use super::{Carries, Codec, DecodeError, Decoded, HeaderFields, TagKey};
+use super::{Carries, Codec, DecodeError, Decoded, HeaderFields, Tags};
 
 /// Size of the RTP header without contributing sources, bytes.
 const RTP_BYTES: usize = 12;
@@ -31,7 +31,7 @@ impl Codec for Rtp {
     }
 
     #[inline(always)]
-    fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+    fn encode(self, tags: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
         let (rtp, rest) = out.split_at_mut(RTP_BYTES);
         let scheduled_ns =
             fields.send_time_ns.saturating_add_signed(-i64::from(fields.lateness_ns));
@@ -41,11 +41,11 @@ impl Codec for Rtp {
         rtp[2..4].copy_from_slice(&(fields.sequence as u16).to_be_bytes());
         rtp[4..8].copy_from_slice(&timestamp.to_be_bytes());
         rtp[8..].copy_from_slice(&fields.flow.to_be_bytes());
-        self.0.encode(key, fields, rest);
+        self.0.encode(tags, fields, rest);
     }
 
     #[inline(always)]
-    fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(self, tags: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let need = self.carries().bytes;
         if payload.len() < need {
             return Err(DecodeError::Truncated { have: payload.len(), need });
@@ -54,20 +54,25 @@ impl Codec for Rtp {
         if rtp[0] != FIRST_BYTE || rtp[1] & 0x7f != PAYLOAD_TYPE {
             return Err(DecodeError::Malformed);
         }
-        self.0.decode(key, rest)
+        self.0.decode(tags, rest)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::TagKey;
     use super::*;
 
     const MS: u64 = 1_000_000;
 
+    fn tags() -> Tags {
+        Tags::new(&TagKey::from_bytes(&[1; 16]))
+    }
+
     fn sent(sequence: u64, send_time_ns: u64, lateness_ns: i32) -> [u8; 172] {
         let mut out = [0xaa; 172];
         let fields = HeaderFields { sequence, send_time_ns, lateness_ns, flow: 7, flags: 0 };
-        Rtp::for_payload(172).encode(&TagKey::from_bytes(&[1; 16]), &fields, &mut out);
+        Rtp::for_payload(172).encode(&mut tags(), &fields, &mut out);
         out
     }
 
@@ -92,18 +97,18 @@ mod tests {
 
     #[test]
     fn other_versions_and_payload_types_are_malformed() {
-        let key = TagKey::from_bytes(&[1; 16]);
+        let mut tags = tags();
         let codec = Rtp::for_payload(172);
         let good = sent(9, 5 * MS, 0);
-        assert_eq!(codec.decode(&key, &good).map(|d| d.sequence), Ok(9));
+        assert_eq!(codec.decode(&mut tags, &good).map(|d| d.sequence), Ok(9));
         for (index, value) in [(0, 0x40), (0, 0x81), (1, 0)] {
             let mut bad = good;
             bad[index] = value;
-            assert_eq!(codec.decode(&key, &bad), Err(DecodeError::Malformed));
+            assert_eq!(codec.decode(&mut tags, &bad), Err(DecodeError::Malformed));
         }
         // The marker bit may be set on the way.
         let mut marked = good;
         marked[1] |= 0x80;
-        assert!(codec.decode(&key, &marked).is_ok());
+        assert!(codec.decode(&mut tags, &marked).is_ok());
     }
 }
