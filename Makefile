@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
+.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -54,6 +54,7 @@ lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(PYTHON) scripts/words.py
 	$(PYTHON) scripts/names.py
 	$(PYTHON) scripts/prose.py
+	@scripts/bpf.sh --check
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches/recheck --pattern 'test_*.py' --quiet
@@ -71,13 +72,13 @@ $(TARGET_DIR)/bare/%: benches/bare/%.c $(wildcard benches/bare/*.h)
 bench-programs: $(BARE)
 
 bench: bench-udp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held ## all speed comparisons (each group at most 10 minutes)
-bench-udp: bench-udp-merged bench-udp-cut ## UDP, coalesced and per-packet
+bench-udp: bench-udp-merged bench-udp-cut bench-udp-xdp ## UDP, coalesced, per-packet, and by XDP
 
 bench-impair: BENCH = impair-flows --seconds 0.3 --budget 40
 bench-impair: ## the emulator with Other only, 16 and 1000 flows (below 50 s once built)
 
 BENCH = $*
-bench-udp-merged bench-udp-cut bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held: bench-%:
+bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held: bench-%:
 	@scripts/ensure.sh bench
 	$(MAKE) --no-print-directory bench-programs
 	$(CARGO) build --release --locked -p weir

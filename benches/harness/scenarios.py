@@ -102,6 +102,12 @@ def scenarios():
         # The peers send per packet whatever the offloads are: one set of their runs serves both comparisons.
         rules += [Ratio("bare-cut", "iperf3-udp", PPS), Ratio("bare-packet", "iperf3-udp", PPS), Ratio("bare-packet", "mgen-udp", PPS)]
         found.append(Scenario("udp-cut", f"udp-cut-{payload}", False, values, tuple(rules)))
+    for payload in ("64", "512", "1472"):
+        found.append(Scenario("udp-xdp", f"udp-xdp-{payload}", False, {"payload": payload}, (
+            Best("weir-xdp", ("nuttcp-udp", "mgen-udp"), PPS, 5.0),
+            Bound("weir-xdp", LOST, 0),
+            Ratio("weir-xdp", "weir-packet", PPS),
+        )))
     # Laws must not slow the sender: uniform sizes have the mean of the constant one.
     found.append(Scenario("laws", "laws-sizes", False, {"payload": "736", "sizes": "64..1408"}, (
         Ratio("weir-sizes", "weir-packet", PPS, 0.9),)))

@@ -324,6 +324,7 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-merged", weir_udp + ["-b", "0", "--gso", "on", "--gro", "on"]),
             ("weir-cut", weir_udp + ["-b", "0", "--gso", "on", "--gro", "off"]),
             ("weir-packet", weir_udp + ["-b", "0", "--gso", "off", "--gro", "off"]),
+            ("weir-xdp", weir_udp + ["-b", "0", "--engine", "xdp"]),
             ("weir-sizes", test + ["-u", "-b", "0", "-l", "{sizes}", "--gro", "off"]),
             ("weir-paced", weir_udp + ["-b", "{pps}pps"]),
             # Nearer to nuttcp and sockperf, which never sleep.

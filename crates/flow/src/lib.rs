@@ -49,7 +49,9 @@ pub use payload::{
     segments_per_message,
 };
 pub use peer_reports::{PeerInterval, PeerReports};
-pub use receive::{Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, delay_record};
+pub use receive::{
+    Counted, Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, Stated, delay_record,
+};
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 pub use send::header_bytes;
 pub use send::{NextSend, SendCount, Sending};

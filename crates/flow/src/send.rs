@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_model::plan::{CatchUp, FlowSpec, HeaderFormat, TransportName};
+use weir_model::plan::{CatchUp, EngineName, FlowSpec, HeaderFormat, TransportName};
 use weir_model::record::{IntervalCount, RateChange};
 use weir_model::units::SendRate;
 use weir_stats::Spacing;
@@ -154,6 +154,9 @@ pub struct Sending {
     /// When the last packet, or transaction, began.
     last_packet_ns: u64,
     calls: u64,
+    /// Calls that sent frames, and the maximum number of packets of one.
+    frame_calls: u64,
+    max_call_packets: u32,
     messages: u64,
     queue_full: u64,
     retransmits_seen: u64,
@@ -208,6 +211,8 @@ impl Sending {
             last_ns: 0,
             last_packet_ns: 0,
             calls: 0,
+            frame_calls: 0,
+            max_call_packets: 0,
             messages: 0,
             queue_full: 0,
             retransmits_seen: 0,
@@ -438,6 +443,14 @@ impl Sending {
         let bytes = self.sizes.sum(self.sequence, packets);
         self.messages += u64::from(messages);
         self.account(packets, bytes, now_ns);
+    }
+
+    /// Counts datagrams that one call sent at `now_ns` as single frames, whose headers were written elsewhere.
+    pub fn sent_frames(&mut self, packets: u32, now_ns: u64) {
+        self.calls += 1;
+        self.frame_calls += 1;
+        self.max_call_packets = self.max_call_packets.max(packets);
+        self.sent(packets, packets, now_ns);
     }
 
     /// Counts bytes of a stream that the network accepted at `now_ns` in one call. `whole`: a write completed.
@@ -680,6 +693,9 @@ impl Sending {
             // Where each transaction has a connection, its calls are not counted.
             io_calls: (self.calls > 0 || self.messages == 0).then_some(self.calls),
             method: method.into(),
+            mean_call_packets: (self.frame_calls > 0)
+                .then(|| self.sequence as f64 / self.frame_calls as f64),
+            max_call_packets: (self.frame_calls > 0).then_some(self.max_call_packets),
             segments_per_message: (self.transport.datagrams() && self.messages > 0)
                 .then(|| self.sequence as f64 / self.messages as f64),
             intended_slots: slots(self.earlier.served, Pacer::slot),
@@ -740,10 +756,16 @@ pub fn header_bytes(format: HeaderFormat) -> usize {
     Header::new(format, MAX_MESSAGE).carries().bytes
 }
 
+/// Time of the packets that engine `xdp` sends in one call, at most, unless the plan has longer bursts.
+const CALL_SECONDS: f64 = 100e-6;
+
 /// Packets per second, packets of a burst and policy of a paced flow.
 fn pacing(spec: &FlowSpec, payload: usize, segmented: bool) -> Option<(f64, u32, CatchUp)> {
     spec.packets_per_second().map(|pps| {
-        let burst = if segmented {
+        let burst = if spec.connection.engine == EngineName::Xdp {
+            // A call costs some 20 µs, however few packets it sends.
+            spec.rate.burst.max((pps * CALL_SECONDS) as u32)
+        } else if segmented {
             spec.rate.burst.max(segments_per_message(payload, FEW_SEGMENTS) as u32)
         } else {
             spec.rate.burst

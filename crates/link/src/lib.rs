@@ -34,6 +34,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod link;
+#[cfg(target_os = "linux")]
+pub mod live;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod open;

@@ -8,6 +8,7 @@ mod check;
 mod choices;
 mod connection;
 mod distribution;
+mod engine;
 mod fields;
 mod header;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use alignment::Alignment;
 pub use choices::{CatchUp, DataPorts, Direction, Ecn, Family, Switch};
+pub use engine::EngineName;
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};
@@ -261,8 +263,11 @@ impl Plan {
                 let size = match c.shape.has_transactions() {
                     true => ByteSize(c.request_bytes()).into(),
                     false => c.payload.clone().unwrap_or_else(|| {
-                        let of_transport =
-                            || c.transport.default_payload(c.rate, family, path_mtu_bytes);
+                        let of_transport = || {
+                            let payload =
+                                c.transport.default_payload(c.rate, family, path_mtu_bytes);
+                            c.engine.payload_bytes().map_or(payload, |(_, most)| payload.min(most))
+                        };
                         ByteSize(c.voice_payload().unwrap_or_else(of_transport)).into()
                     }),
                 };

@@ -38,7 +38,7 @@ pub(crate) fn samples_needed(quantile: f64) -> f64 {
 }
 
 #[inline]
-fn cell_of(value: u64) -> usize {
+pub(crate) fn cell_of(value: u64) -> usize {
     let value = value.min(MAX_VALUE);
     let octave = (value | (LINEAR - 1)).ilog2() + 1 - LINEAR_BITS;
     (u64::from(octave) * HALF + (value >> octave)) as usize

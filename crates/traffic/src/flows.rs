@@ -8,7 +8,7 @@ use weir_flow::{
     SenderClock, Sending, StreamPool, StreamReceiving, Supply, Transacting,
 };
 use weir_model::content::Content;
-use weir_model::plan::{Direction, FlowSpec};
+use weir_model::plan::{Direction, EngineName, FlowSpec};
 use weir_model::record::{IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::SendRate;
@@ -17,14 +17,15 @@ use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
 
 use crate::engine::{
-    Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
+    self, Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
     StreamRole, TcpSamples, TransactFlow, TransferRole, WorkerSlot, lock,
 };
 use crate::log::PacketLog;
 use crate::session::Arrival;
 use crate::signals::Signals;
 use crate::transport::{
-    self, DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
+    self, DatagramSocket, FlowCounts, StreamSocket, byte_stream, wants_coalescing,
+    wants_segmentation,
 };
 
 /// Parameters that both ends of a session know.
@@ -234,6 +235,9 @@ impl Flow {
                 .verify
                 .then(|| PayloadRing::new(content, facts.seed, spec.max_payload() as usize));
             let mut state = Receiving::new(&spec, key, facts.loss_threshold_ns, ring);
+            if socket.counter().is_some() {
+                state = state.counted_elsewhere();
+            }
             let group = spec.connection.transport.group();
             if let Some(group) = group.filter(|g| g.join_after.or(g.leave_after).is_some()) {
                 state.expect_membership(group.join_after.is_none());
@@ -403,7 +407,11 @@ impl Flow {
     /// Sets the intervals of a receiver. Data may arrive immediately.
     pub(crate) fn begin_intervals(&self, clock: IntervalClock) {
         match &self.part {
-            Part::DatagramReceive { state, .. } => lock(state).start(clock),
+            Part::DatagramReceive { state, .. } => {
+                let mut state = lock(state);
+                state.start(clock);
+                self.inform_counter(&state, clock.start_ns);
+            }
             Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).start(clock),
             _ => {}
         }
@@ -598,7 +606,19 @@ impl Flow {
     /// Sets a newer relation of the clocks.
     pub(crate) fn set_clock(&self, clock: SenderClock) {
         if let Part::DatagramReceive { state, .. } = &self.part {
-            lock(state).set_clock(clock);
+            let mut state = lock(state);
+            state.set_clock(clock);
+            self.inform_counter(&state, clock.reference_ns);
+        }
+    }
+
+    /// States what the counter of the flow must know, if it has one: datagrams may arrive before the worker's next tick.
+    fn inform_counter(&self, state: &Receiving, now_ns: u64) {
+        if let Socket::Datagrams(socket) = &self.socket
+            && let Some(counter) = socket.counter()
+        {
+            // The worker's next reading reports a failure.
+            let _ = counter.state(state.stated(now_ns));
         }
     }
 
@@ -662,7 +682,11 @@ impl Flow {
                 if state.has_finished() || self.stream.as_ref().is_none_or(is_last) {
                     state.finish(now_ns);
                 }
-                let method = if state.has_coalesced() { "gso" } else { "sendmmsg" };
+                let method = match self.spec.connection.engine {
+                    EngineName::Xdp => "xdp",
+                    EngineName::Sockets if state.has_coalesced() => "gso",
+                    EngineName::Sockets => "sendmmsg",
+                };
                 let mut sender = state.report(method, self.buffer(true));
                 sender.checksum_coverage_bytes = self.checksum_coverage(true);
                 out.sender = Some(sender);
@@ -718,8 +742,18 @@ impl Flow {
                         .map(|(now, base)| u64::from(now.wrapping_sub(base))),
                     Socket::Stream(_) => None,
                 };
+                let counter = match &self.socket {
+                    Socket::Datagrams(socket) => socket.counter(),
+                    Socket::Stream(_) => None,
+                };
+                if let Some(counter) = counter
+                    && let Err(error) = read_counts(counter, &mut state, now_ns)
+                {
+                    out.error.get_or_insert(error.to_string());
+                }
                 state.finish(now_ns);
-                let method = if self.coalesced { "gro" } else { "recvmmsg" };
+                let coalesced = if self.coalesced { "gro" } else { "recvmmsg" };
+                let method = counter.map_or(coalesced, |counter| counter.method());
                 let mut receiver = state.report(method, self.buffer(false), dropped);
                 receiver.truncated_packets = receiver.truncated_packets.filter(|_| !self.any_size);
                 receiver.membership = lock(&self.membership).clone().map(|known| {
@@ -793,6 +827,19 @@ impl Flow {
             Socket::Stream(s) => s.buffer_bytes(send),
         }
     }
+}
+
+/// Takes the last counts of a flow whose data ended in a program, and the delays that it counted.
+fn read_counts(
+    counter: &dyn FlowCounts,
+    state: &mut Receiving,
+    now_ns: u64,
+) -> std::io::Result<()> {
+    engine::count(counter, state, now_ns)?;
+    if let Some(delays) = counter.delays()? {
+        state.set_delays(delays);
+    }
+    Ok(())
 }
 
 fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {

@@ -13,6 +13,7 @@
 //! * [`header`]: the header of measured datagrams, native or another tool's;
 //! * [`ethernet`]: the header of frames that carry datagrams without IP;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
+//! * [`udp_frame`]: whole frames with a datagram of UDP, for senders without a socket;
 //! * [`packet`], [`checksum`] and [`remap`]: Ethernet, IP and transport views over a frame, Internet checksums, and
 //!   other addresses in a frame.
 //!
@@ -45,3 +46,4 @@ pub mod preface;
 pub mod remap;
 mod sip;
 pub mod transfer;
+pub mod udp_frame;

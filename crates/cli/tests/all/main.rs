@@ -48,3 +48,4 @@ mod tshark;
 mod ttcp;
 mod ui;
 mod voice;
+mod xdp;

@@ -4,6 +4,7 @@
 //! that may have gone wrong, only the number of datagrams is accounted for. Times are those of packets that crossed
 //! individually; a coalesced message has one arrival time, so that it counts as one batch.
 
+mod elsewhere;
 mod membership;
 mod report;
 
@@ -27,6 +28,7 @@ use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
 use crate::sizes::Sizes;
 
+pub use elsewhere::{Counted, Stated};
 pub use membership::MembershipReport;
 pub use report::delay_record;
 
@@ -120,6 +122,8 @@ enum Tracking {
     Counted,
     Narrow(SequenceTracker, SequenceExtender),
     Full(SequenceTracker),
+    /// Datagrams with a valid tag are accounted for elsewhere, with these counts so far.
+    Elsewhere(Counted),
 }
 
 /// The receiving side of one datagram flow.
@@ -164,6 +168,7 @@ pub struct Receiving {
     calls: u64,
     omit_pending: bool,
     finished: Option<SequenceSummary>,
+    strays: u64,
     sent_total: Option<u64>,
     sent_omitted: u64,
     drain: Option<Drain>,
@@ -285,6 +290,7 @@ impl Receiving {
             calls: 0,
             omit_pending: false,
             finished: None,
+            strays: 0,
             sent_total: None,
             sent_omitted: 0,
             drain: None,
@@ -330,16 +336,16 @@ impl Receiving {
         }
         match &mut self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => t.advance(now_ns),
-            Tracking::Counted => {}
+            Tracking::Counted | Tracking::Elsewhere(_) => {}
         }
     }
 
     fn close_interval(&mut self) {
         match &mut self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => t.mark_interval(self.log.next_end_ns()),
-            Tracking::Counted => {}
+            Tracking::Counted | Tracking::Elsewhere(_) => {}
         }
-        let jitter = self.jitter.ns();
+        let jitter = self.jitter_ns();
         let index = self.log.close(|c| c.jitter_ns = jitter);
         if self.omit_pending && index + 1 == self.log.omitted() {
             self.omit_so_far();
@@ -375,10 +381,11 @@ impl Receiving {
         self.user_timed_messages += 1;
     }
 
-    /// The source of arrival times: `kernel`, `user`, or `kernel+user`; `None` before the first message.
+    /// The source of arrival times: `kernel`, `user`, or `kernel+user`, or `xdp` of datagrams that a program counts; `None` before the first message.
     pub fn time_source(&self) -> Option<&'static str> {
         match (self.messages, self.user_timed_messages) {
             (0, _) => None,
+            _ if matches!(self.tracking, Tracking::Elsewhere(_)) => Some("xdp"),
             (_, 0) => Some("kernel"),
             (all, user) if user >= all => Some("user"),
             _ => Some("kernel+user"),
@@ -559,10 +566,14 @@ impl Receiving {
                 return;
             }
         };
+        if matches!(self.tracking, Tracking::Elsewhere(_)) {
+            self.strays += 1;
+            return;
+        }
         let Some(number) = self.counted_number(header.sequence, now_ns) else { return };
         let quiet_ns = std::mem::take(&mut self.quiet_ns);
         let (sequence, arrival) = match &mut self.tracking {
-            Tracking::Counted => (self.sum.packets, Arrival::InOrder),
+            Tracking::Counted | Tracking::Elsewhere(_) => (self.sum.packets, Arrival::InOrder),
             Tracking::Narrow(t, extender) => {
                 let since_last = quiet_ns as f64 / 1e9 * self.expected_packets_per_second;
                 let extended = extender.extend(header.sequence, since_last as u64);
@@ -710,6 +721,7 @@ impl Receiving {
             Tracking::Full(t) | Tracking::Narrow(t, _) if !self.is_by_count() => {
                 t.is_complete(sent)
             }
+            Tracking::Elsewhere(_) => self.sum.packets >= sent,
             _ => self.sum.arrivals() >= sent,
         }
     }
@@ -729,6 +741,7 @@ impl Receiving {
     fn is_by_count(&self) -> bool {
         match &self.tracking {
             Tracking::Counted => true,
+            Tracking::Elsewhere(_) => false,
             Tracking::Narrow(t, extender) => {
                 let quarter = extender.space() / 4;
                 extender.is_ambiguous()
@@ -763,7 +776,15 @@ impl Receiving {
             Tracking::Full(t) | Tracking::Narrow(t, _) => {
                 self.finished = Some(t.clone().finish(self.sent_while_joined(), now_ns))
             }
-            Tracking::Counted => {}
+            Tracking::Counted | Tracking::Elsewhere(_) => {}
+        }
+    }
+
+    /// Interarrival jitter so far, ns.
+    fn jitter_ns(&self) -> Option<f64> {
+        match &self.tracking {
+            Tracking::Elsewhere(counted) => counted.jitter_ns,
+            _ => self.jitter.ns(),
         }
     }
 

@@ -11,7 +11,7 @@ impl Receiving {
         match (&self.finished, &self.tracking) {
             (Some(summary), _) => summary.interval_lost.clone(),
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost(),
-            (None, Tracking::Counted) => vec![],
+            (None, Tracking::Counted | Tracking::Elsewhere(_)) => vec![],
         }
     }
 
@@ -24,7 +24,7 @@ impl Receiving {
         count.lost_packets = match (&self.finished, &self.tracking) {
             (Some(summary), _) => summary.interval_lost.get(index).copied(),
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost_in(index),
-            (None, Tracking::Counted) => None,
+            (None, Tracking::Counted | Tracking::Elsewhere(_)) => None,
         };
         let from = self.log.omitted();
         let from = if index < from { 0 } else { from };
@@ -33,7 +33,7 @@ impl Receiving {
                 summary.interval_lost.get(from..index).map(|lost| lost.iter().sum())
             }
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => Some(t.lost_between(from, index)),
-            (None, Tracking::Counted) => None,
+            (None, Tracking::Counted | Tracking::Elsewhere(_)) => None,
         };
         Some(count)
     }
@@ -86,6 +86,7 @@ impl Receiving {
         let span =
             if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
         let per_second = |n: u64| (span > 0.0).then(|| n as f64 / span);
+        let is_elsewhere = matches!(self.tracking, Tracking::Elsewhere(_));
         let zero = self.log.start_ns();
         let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
         let mut out = Receiver {
@@ -96,8 +97,9 @@ impl Receiving {
             end_seconds: self.first_ns.and_then(|f| since_zero(self.last_ns.max(f))),
             bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(packets),
-            user_timed_messages: (self.messages > 0).then_some(self.user_timed_messages),
-            io_calls: Some(self.calls),
+            user_timed_messages: (self.messages > 0 && !is_elsewhere)
+                .then_some(self.user_timed_messages),
+            io_calls: (!is_elsewhere).then_some(self.calls),
             method: method.into(),
             crossing: (self.messages > 0).then_some(if self.coalesced_messages > 0 {
                 Crossing::Coalesced
@@ -124,7 +126,7 @@ impl Receiving {
             ..Receiver::default()
         };
         self.report_loss(&mut out);
-        out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
+        out.jitter_seconds = self.jitter_ns().map(|j| j / 1e9);
         if out.jitter_seconds.is_some() || self.delay.count() > 0 {
             out.time_unit =
                 Some(if self.coalesced_messages > 0 { "batch" } else { "packet" }.into());
@@ -141,7 +143,9 @@ impl Receiving {
                 pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
                 ..DelayVariation::default()
             });
-            if let Some(variation) = out.delay_variation.as_mut().filter(|_| !self.is_by_count()) {
+            if let Some(variation) =
+                out.delay_variation.as_mut().filter(|_| !self.is_by_count() && !is_elsewhere)
+            {
                 variation.ipdv_mean_seconds = self.ipdv.mean_ns().map(|v| v / 1e9);
                 variation.ipdv_p99_seconds = self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9);
                 variation.ipdv_pairs = Some(self.ipdv.count());
@@ -166,6 +170,16 @@ impl Receiving {
             if !matches!(self.tracking, Tracking::Counted) {
                 out.implausible_packets = Some(self.sum.implausible - self.base.implausible);
             }
+            return;
+        }
+        if let Tracking::Elsewhere(_) = &self.tracking {
+            let lost = self.sent_total.map(|sent| sent.saturating_sub(out.packets));
+            out.lost_packets = lost;
+            out.loss_ratio = lost.and_then(ratio);
+            out.duplicate_packets = Some(self.sum.duplicates);
+            out.reordered_packets = Some(self.sum.reordered);
+            out.late_packets = Some(self.sum.late);
+            out.ambiguous = Some(false);
             return;
         }
         let Some(s) = &self.finished else { return };

@@ -7,3 +7,4 @@ mod path;
 
 mod frames;
 mod fuzz_replay;
+mod live;

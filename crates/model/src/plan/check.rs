@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::transfers::MAX_VOLUME;
 use super::{
-    Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, Family, HeaderFormat, IpOptions,
-    MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
+    Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat,
+    IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::content::Content;
@@ -36,6 +36,12 @@ impl Plan {
         }
         if self.omit.0 > 3_600_000_000_000 {
             return refuse("omit", self.omit.to_string(), "0 to 1h");
+        }
+        if let Some(connection) = self.connections.iter().find(|c| c.engine == EngineName::Xdp)
+            && self.omit.0 > 0
+        {
+            let given = format!("{} with engine {}", self.omit, connection.engine);
+            return refuse("omit", given, "0: the program's counts have one beginning");
         }
         if let Some(t) = self.loss_threshold
             && !(1_000_000..=600_000_000_000).contains(&t.0)
@@ -307,6 +313,9 @@ impl Connection {
         if let Some((field, given, accepted)) =
             self.header.refused(&self.transport, smallest, self.verify)
         {
+            return refuse(field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_engine() {
             return refuse(field, given, &accepted);
         }
         let (_, most) = self.transport.payload_bytes(family);

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::transport::{Refusal, connection};
 use super::{
-    Alignment, CatchUp, Direction, Ecn, HeaderFormat, ProfileName, RateSchedule, Scope, Shape,
-    Size, Spacing, Switch, VoiceCodec,
+    Alignment, CatchUp, Direction, Ecn, EngineName, HeaderFormat, ProfileName, RateSchedule, Scope,
+    Shape, Size, Spacing, Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
@@ -29,6 +29,10 @@ connection! {
         /// Which side sends.
         #[schemars(extend("x-group" = "what"))]
         direction: Direction = Direction::Forward,
+        /// How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends.
+        #[serde(skip_serializing_if = "is_default")]
+        #[schemars(extend("x-group" = "what"))]
+        engine: EngineName = EngineName::default(),
         /// Shape of the traffic: a stream of data, or transactions.
         #[serde(skip_serializing_if = "is_default")]
         #[schemars(extend("x-group" = "what"))]

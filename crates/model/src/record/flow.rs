@@ -112,8 +112,14 @@ record! {
         /// System calls for sending.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
-        /// `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
+        /// `gso`, `sendmmsg`, `send`, `write`, `sendfile`, or `xdp` (frames sent by an XDP program).
         method: String,
+        /// Mean number of datagrams that one call sent back to back (engine `xdp`). Above 1 a paced sender kept to the times of its calls, not to those of single datagrams.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_call_packets: Option<f64>,
+        /// Maximum number of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_call_packets: Option<u32>,
         /// Mean number of datagrams per super-packet; above 1 they leave coalesced.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
@@ -307,7 +313,7 @@ record! {
         /// System calls for receiving.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
-        /// `gro`, `recvmmsg`, `copy` or `discard`.
+        /// `gro`, `recvmmsg`, `copy`, `discard`, `xdp-native` or `xdp-generic` (counted by an XDP program in the driver or in the stack).
         method: String,
         /// Its membership of the group, if the flow was sent to one.
         #[serde(skip_serializing_if = "Option::is_none")]

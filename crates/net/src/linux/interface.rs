@@ -4,7 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::netlink::{Netlink, push_attribute};
+use super::netlink::{Attributes, Netlink, push_attribute, u16_at, u64_at};
 use super::rtnetlink::{
     Route, parse_address, parse_link, parse_neighbour, parse_qdisc, parse_route,
 };
@@ -129,6 +129,49 @@ pub fn neighbour_mac(interface: u32, address: IpAddr) -> Result<Option<[u8; 6]>>
             }
         })
         .context("look up the neighbour", address.to_string())
+}
+
+/// Whether the driver of an interface sends frames of XDP programs, in its present state (generic netlink, family `netdev`).
+/// `None`: the kernel does not report it (before Linux 6.3).
+pub fn sends_xdp_frames(interface: u32) -> Result<Option<bool>> {
+    // linux/genetlink.h and linux/netdev.h.
+    const CONTROL: u16 = 16;
+    const GET_FAMILY: u8 = 3;
+    const FAMILY_ID: u16 = 1;
+    const FAMILY_NAME: u16 = 2;
+    const GET_DEVICE: u8 = 1;
+    const DEVICE_INDEX: u16 = 1;
+    const DEVICE_XDP_FEATURES: u16 = 3;
+    const TRANSMITS: u64 = 1 << 2;
+    const OPERATION: &str = "read the XDP features of interface";
+
+    let object = interface.to_string();
+    let mut netlink = Netlink::generic().context(OPERATION, &object)?;
+    // struct genlmsghdr.
+    let mut body = vec![GET_FAMILY, 1, 0, 0];
+    push_attribute(&mut body, FAMILY_NAME, b"netdev\0");
+    let mut family = None;
+    let found = netlink.get(CONTROL, &body, |_, payload| {
+        let mut attributes = Attributes(payload.get(4..).unwrap_or_default());
+        family = attributes.find(|(kind, _)| *kind == FAMILY_ID).and_then(|(_, id)| u16_at(id, 0));
+    });
+    match (found, family) {
+        (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        (Err(error), _) => Err(error).context(OPERATION, &object),
+        (Ok(()), None) => Ok(None),
+        (Ok(()), Some(family)) => {
+            let mut body = vec![GET_DEVICE, 1, 0, 0];
+            push_attribute(&mut body, DEVICE_INDEX, &interface.to_ne_bytes());
+            let mut features = None;
+            let get = netlink.get(family, &body, |_, payload| {
+                let mut attributes = Attributes(payload.get(4..).unwrap_or_default());
+                let of_xdp = attributes.find(|(kind, _)| *kind == DEVICE_XDP_FEATURES);
+                features = of_xdp.and_then(|(_, bits)| u64_at(bits, 0));
+            });
+            get.context(OPERATION, &object)?;
+            Ok(features.map(|bits| bits & TRANSMITS != 0))
+        }
+    }
 }
 
 /// Lists of the names of PCI devices, as distributions install them.

@@ -94,9 +94,18 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
+        Netlink::of(libc::NETLINK_ROUTE)
+    }
+
+    /// A socket of generic netlink.
+    pub(crate) fn generic() -> io::Result<Self> {
+        Netlink::of(libc::NETLINK_GENERIC)
+    }
+
+    fn of(protocol: i32) -> io::Result<Self> {
         // SAFETY: takes integers only.
         let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());

@@ -97,6 +97,11 @@ pub fn neighbour_mac(_: u32, address: IpAddr) -> Result<Option<[u8; 6]>> {
 }
 
 /// Not available.
+pub fn sends_xdp_frames(interface: u32) -> Result<Option<bool>> {
+    unsupported("read the XDP features of interface", &interface.to_string())
+}
+
+/// Not available.
 pub fn hardware(_interface: &Interface) -> Hardware {
     Hardware::default()
 }

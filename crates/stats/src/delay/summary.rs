@@ -1,6 +1,6 @@
 //! One-way delay of a flow (RFC 7679) and its variation against the minimum (PDV, RFC 5481 section 4.2).
 
-use crate::histogram::{encode_hdr_v2, rank_of};
+use crate::histogram::{CELLS, bounds, encode_hdr_v2, rank_of};
 use crate::signed::SignedHistogram;
 
 /// Number of delays stored exactly, before the smallest of them becomes the histogram's origin.
@@ -68,6 +68,29 @@ impl DelaySummary {
                 self.rest.record(self.first[index]);
             }
         }
+    }
+
+    /// Delays that were counted elsewhere, in the cells of [`crate::Histogram`]: `above` those of delays from 0 up,
+    /// `below` those of the distances of negative ones from 0. Each cell is a number and how many delays it has. `None`:
+    /// there are none, or a cell does not exist.
+    pub fn from_cells(
+        [min_ns, max_ns]: [i64; 2],
+        sum_ns: i128,
+        above: &[(usize, u64)],
+        below: &[(usize, u64)],
+    ) -> Option<Self> {
+        // The list is full, which marks the histogram as in use.
+        let mut summary = DelaySummary { first: vec![0; EXACT], ..DelaySummary::default() };
+        for (cells, is_negative) in [(above, false), (below, true)] {
+            for &(cell, count) in cells {
+                let distance = i64::try_from(bounds(Some(cell).filter(|c| *c < CELLS)?).1).ok()?;
+                summary.rest.record_n(if is_negative { -distance } else { distance }, count);
+                summary.count = summary.count.checked_add(count)?;
+                summary.negative += if is_negative { count } else { 0 };
+            }
+        }
+        (summary.min, summary.max, summary.sum) = (min_ns, max_ns, sum_ns);
+        (summary.count > 0 && min_ns <= max_ns).then_some(summary)
     }
 
     /// Delays recorded.
@@ -203,6 +226,38 @@ mod tests {
                 prop_assert!(got.abs_diff(expected) <= room, "{quantile}: {got} for {expected}, room {room}");
             }
         }
+    }
+
+    #[test]
+    fn cells_of_another_counter_are_those_of_a_histogram() {
+        let delays = [-300i64, -2, 0, 7, 2047, 2048, 5_000, 5_000, 1 << 30];
+        let mut whole = DelaySummary::new();
+        let mut histograms = [crate::Histogram::new(), crate::Histogram::new()];
+        for delay in delays.iter().cycle().take(40 * delays.len()).copied() {
+            whole.record(delay);
+            histograms[usize::from(delay < 0)].record(delay.unsigned_abs());
+        }
+        let cells = histograms.map(|histogram| {
+            histogram
+                .cells()
+                .map(|(low, _, n)| (crate::histogram::cell_of(low), n))
+                .collect::<Vec<_>>()
+        });
+        let sum = delays.iter().map(|d| i128::from(*d)).sum::<i128>() * 40;
+        let read = DelaySummary::from_cells([-300, 1 << 30], sum, &cells[0], &cells[1]).unwrap();
+        assert_eq!((read.count(), read.negative()), (whole.count(), whole.negative()));
+        assert_eq!((read.min_ns(), read.max_ns()), (whole.min_ns(), whole.max_ns()));
+        assert_eq!(read.mean_ns(), whole.mean_ns());
+        for quantile in [0.1, 0.3, 0.5, 0.7, 0.9] {
+            let (read, whole) = (read.quantile_ns(quantile), whole.quantile_ns(quantile));
+            let (read, whole) = (read.unwrap(), whole.unwrap());
+            assert!(
+                read.abs_diff(whole) <= whole.unsigned_abs() / 512 + 1,
+                "{quantile}: {read} {whole}"
+            );
+        }
+        assert!(DelaySummary::from_cells([0, 0], 0, &[], &[]).is_none());
+        assert!(DelaySummary::from_cells([0, 0], 0, &[(CELLS, 1)], &[]).is_none());
     }
 
     #[test]

@@ -176,7 +176,7 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let Control { mut asked, engine, gate, streams: _ } = control;
+    let Control { mut asked, engine, gate, .. } = control;
     check(&config)?;
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     let to = tokio::select! {

@@ -160,7 +160,13 @@ pub fn run(
         if servers.len() > 1 {
             return several::run(config, servers, asked, stop, observe).await;
         }
-        let control = test::Control { asked, engine: None, gate: None, streams: Arc::default() };
+        let control = test::Control {
+            asked,
+            engine: None,
+            gate: None,
+            streams: Arc::default(),
+            senders: Arc::default(),
+        };
         test::run(config, control, stop, observe).await
     })
 }

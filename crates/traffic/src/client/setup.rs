@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_flow::Supply;
-use weir_model::plan::{Direction, FlowSpec, GroupStream, Plan};
+use weir_model::plan::{Direction, EngineName, FlowSpec, GroupStream, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::socket::borrow;
@@ -24,6 +24,7 @@ use crate::engine::{Dial, Engine, Events, Link};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::{ClientSignals, Feedback};
+use crate::transport::xdp::SendEnd;
 use crate::transport::{self, DatagramSocket, DatagramTransport, LinkEnd, StreamTransport};
 use crate::{Address, TrafficError};
 
@@ -44,6 +45,8 @@ pub(super) struct Setup<'a> {
     pub(super) log: Option<PacketLog>,
     pub(super) meter: Meter,
     pub(super) streams: Arc<Streams>,
+    /// The program that sends the data of flows with engine `xdp`.
+    pub(super) xdp: Option<SendEnd>,
     /// The data of flows that send a file.
     pub(super) supply: Option<Arc<Supply>>,
 }
@@ -121,7 +124,25 @@ impl Setup<'_> {
             return Err(TrafficError::UdpBlocked { port, address: self.server });
         }
         let flows = specs.iter().zip(sockets);
-        Ok(flows.map(|((spec, _), socket)| self.on_socket(spec, Arc::new(socket))).collect())
+        flows.map(|((spec, _), socket)| self.on_udp(spec, socket)).collect()
+    }
+
+    /// A flow of UDP on its connected socket; a program may send its data.
+    fn on_udp(&self, spec: &FlowSpec, socket: UdpSocket) -> Result<Flow, TrafficError> {
+        let end = self.xdp.as_ref().filter(|_| spec.connection.engine == EngineName::Xdp);
+        let socket: Arc<dyn DatagramSocket> = match end {
+            Some(end) => {
+                let sender = end.sender(spec, &self.facts, socket);
+                let given = spec.connection.engine.to_string();
+                sender.map_err(|reason| TrafficError::Unavailable {
+                    field: "engine",
+                    given,
+                    reason,
+                })?
+            }
+            None => Arc::new(socket),
+        };
+        Ok(self.on_socket(spec, socket))
     }
 
     /// Proves the address of each flow's socket to the server; `Some`: the first flow without an answer.

@@ -17,6 +17,7 @@ use super::streams::Streams;
 use super::test::{self, Control, Gate, start_late};
 use super::{ClientConfig, Event, Failure};
 use crate::stop::Stop;
+use crate::transport::xdp::Senders;
 use crate::{START_NS, TrafficError};
 
 /// Time from the moment when all servers are ready to the common start. Each test needs [`START_NS`] of it.
@@ -90,6 +91,7 @@ async fn run_here(
 ) -> Result<Record, Failure> {
     let engine = Arc::new(test::start_engine(&config)?);
     let streams = Arc::new(Streams::default());
+    let senders = Arc::new(Senders::default());
     let (ready, mut are_ready) = mpsc::unbounded_channel();
     let (start, start_ns) = watch::channel(None);
     let (messages, mut reported) = mpsc::unbounded_channel();
@@ -104,6 +106,7 @@ async fn run_here(
             engine: Some(engine.clone()),
             gate: Some(gate),
             streams: streams.clone(),
+            senders: senders.clone(),
         };
         let own = ClientConfig {
             plan: config.plan.of_server(server),

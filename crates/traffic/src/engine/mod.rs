@@ -25,7 +25,7 @@ pub(crate) use weir_net::thread::lock;
 use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
-pub(crate) use receive::ReceiveFlow;
+pub(crate) use receive::{ReceiveFlow, count};
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 pub(crate) use transact::{Accepted, Dial, Link, Side, TransactFlow, TransferRole};
@@ -193,7 +193,11 @@ impl Engine {
     }
 
     pub(crate) fn add_sender(&self, flow: SendFlow) -> WorkerSlot {
-        let slot = self.slot(Role::Send);
+        let mut slot = self.slot(Role::Send);
+        if flow.socket.send_frames(0).is_some() {
+            // In turn by one thread: two would overrun the one queue of a virtual link.
+            slot.worker = 0;
+        }
         self.senders[slot.worker].tell(send::Command::Add(slot.token, Box::new(flow)));
         slot
     }

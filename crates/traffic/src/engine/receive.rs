@@ -17,10 +17,12 @@ use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
 use crate::log::PacketLog;
 use crate::signals::{Signal, Signals};
-use crate::transport::DatagramSocket;
+use crate::transport::{DatagramSocket, FlowCounts};
 
 /// Housekeeping: intervals, overdue packets, feedback.
 const TICK_NS: u64 = 50_000_000;
+/// How long after the end of an interval the counts of a program are read: the program has then seen that end.
+const AFTER_INTERVAL_NS: u64 = 1_000_000;
 /// Interval at which the realtime clock is related to the monotonic one again.
 const REFIT_NS: u64 = 1_000_000_000;
 /// Deviation of the realtime clock above which it is checked for a step before a batch's stamps are used.
@@ -75,6 +77,8 @@ struct Slot {
     done: bool,
     /// Its socket may hold datagrams that arrived before the last wait.
     behind: bool,
+    /// Data arrived on its socket that is counted by a program.
+    has_strays: bool,
 }
 
 /// Converts kernel stamps to monotonic time.
@@ -171,12 +175,16 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
                         ));
                         continue;
                     }
-                    flows.insert(token, Slot { flow, done: false, behind: false });
+                    flows.insert(
+                        token,
+                        Slot { flow, done: false, behind: false, has_strays: false },
+                    );
                     next_tick = 0;
                 }
                 Ok(Command::Poke(token)) => {
                     if let Some(slot) = flows.get_mut(&token) {
-                        tick(slot, clock.monotonic_ns(), None);
+                        let wanted = tick(slot, clock.monotonic_ns(), None);
+                        next_tick = next_tick.min(wanted);
                     }
                 }
                 Ok(Command::Remove(token)) => {
@@ -196,7 +204,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
             for slot in flows.values_mut() {
                 // If the socket was drained, everything that arrived before the wait has been read.
                 let read_until = (all_named && !slot.behind).then_some(before);
-                tick(slot, now, read_until);
+                next_tick = next_tick.min(tick(slot, now, read_until));
             }
         }
         if gathering.is_worth(&round, before) {
@@ -282,6 +290,14 @@ fn receive(
             }
         }
         if let Some(state) = &state
+            && state.strays() > 0
+            && !slot.has_strays
+        {
+            slot.has_strays = true;
+            let text = "datagrams of this flow arrive on another interface than that of the XDP program, and are not counted";
+            let _ = flow.events.send(FlowEvent::Failed(flow.id, text.into()));
+        }
+        if let Some(state) = &state
             && !slot.done
             && state.is_complete()
         {
@@ -296,21 +312,39 @@ fn receive(
 }
 
 /// Handles intervals, overdue packets and timed messages of one flow. Everything that arrived before `read_until` has
-/// been read.
-fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
+/// been read. Returns when it wants the next tick at the latest.
+fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) -> u64 {
     let flow = &mut slot.flow;
     if let Some(signals) = &mut flow.signals {
         signals.tick(&*flow.socket, now);
     }
-    let Some(state) = &flow.state else { return };
+    let Some(state) = &flow.state else { return u64::MAX };
     let mut state = lock(state);
-    if let Some(until) = read_until {
+    let mut wanted = u64::MAX;
+    if let Some(counter) = flow.socket.counter() {
+        match count(counter, &mut state, now) {
+            Ok(interval_end) => wanted = interval_end.saturating_add(AFTER_INTERVAL_NS),
+            Err(error) => {
+                let _ = flow.events.send(FlowEvent::Failed(flow.id, error.to_string()));
+            }
+        }
+    } else if let Some(until) = read_until {
         state.advance(until);
     }
     if !slot.done && state.is_over(now) {
         slot.done = true;
         let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
     }
+    wanted
+}
+
+/// Takes the counts of a flow whose data ends in a program; returns the end of its current interval.
+pub(crate) fn count(counter: &dyn FlowCounts, state: &mut Receiving, now: u64) -> io::Result<u64> {
+    let (counted, at_interval_end) = counter.read()?;
+    state.take_counts(&counted, at_interval_end.as_ref(), now);
+    let stated = state.stated(now);
+    counter.state(stated)?;
+    Ok(stated.interval_end_ns)
 }
 
 #[cfg(test)]
@@ -371,6 +405,7 @@ mod tests {
             }),
             done: false,
             behind: false,
+            has_strays: false,
         };
         let clock = Clock::System;
         let (mut stamps, notes) = (Stamps::default(), Notes::default());

@@ -26,6 +26,8 @@ use crate::transport::DatagramSocket;
 const RETRY_NS: u64 = 50_000;
 /// Datagrams per call without segmentation: few, since they share one send time.
 const PLAIN_BATCH: usize = 8;
+/// Frames per call of a program: as many as the queue of a veth holds, which is empty again before the next call.
+const FRAMES: u32 = 256;
 /// Super-packets per call.
 const MESSAGES: usize = 16;
 /// Maximum number of cached payload rings, at most half a MiB each.
@@ -215,6 +217,15 @@ fn wait(inbox: &Inbox<Command>, events: &mut PollEvents) {
     }
 }
 
+/// When a flow that has sent wants to be served again: a paced one at its next deadline; an unlimited one queues behind
+/// those that are due.
+fn next_due(state: &mut Sending, now: u64) -> u64 {
+    match state.is_paced().then(|| state.next(now)) {
+        Some(NextSend::At(at)) => at,
+        _ => now,
+    }
+}
+
 /// Serves a flow once; returns when it wants to be served again, or `None` when it is done.
 fn serve(
     flow: &mut SendFlow,
@@ -249,6 +260,20 @@ fn serve(
         }
         NextSend::Now(count) => count,
     };
+    if let Some(sent) = flow.socket.send_frames(count.min(FRAMES)) {
+        match sent {
+            Ok(count) => {
+                state.sent_frames(count, now);
+                state.scheduled(class);
+                return Some(next_due(&mut state, now));
+            }
+            Err(error) => {
+                state.stop();
+                let _ = flow.events.send(FlowEvent::Failed(flow.id, error.to_string()));
+                return Some(now);
+            }
+        }
+    }
     let payload = state.payload();
     let new_ring = || PayloadRing::new(flow.content, flow.seed, payload);
     let ring = if state.supply().is_some() {
@@ -286,14 +311,7 @@ fn serve(
             state.sent(datagrams, sent.messages as u32, now);
             state.called(1, 0);
             state.scheduled(class);
-            // A paced flow returns its next deadline; an unlimited one queues behind those that are due.
-            match state.is_paced() {
-                true => match state.next(now) {
-                    NextSend::At(at) => Some(at),
-                    _ => Some(now),
-                },
-                false => Some(now),
-            }
+            Some(next_due(&mut state, now))
         }
         Err(error) => match SendFault::of(&error) {
             SendFault::WouldBlock | SendFault::NoBuffers => {

@@ -31,6 +31,7 @@ use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::host::CpuMeter;
 use crate::report_timeout::{TimedOut, Waiting};
+use crate::transport::xdp::{self, ReceiveEnd};
 use crate::transport::{self, AwaitedFrames, LinkEnd, StreamTransport};
 use crate::{Address, START_NS, hello, host};
 
@@ -197,8 +198,16 @@ impl Task<'_> {
             self.refuse("limit", &text).await;
             return false;
         };
+        let counted = xdp::flows(&specs).count() as u64;
+        let most = xdp::MAX_FLOWS;
+        let Some(xdp_share) = Share::take(&shared.load, |l| &l.xdp_flows, counted, most) else {
+            let text =
+                format!("{counted} flows with engine xdp: a server has at most {most} in all");
+            self.refuse("limit", &text).await;
+            return false;
+        };
         let ran = self.run(reader, open, specs, local).await;
-        drop((session_share, flow_share, join_share, frame_share));
+        drop((session_share, flow_share, join_share, frame_share, xdp_share));
         ran
     }
 
@@ -310,6 +319,13 @@ impl Task<'_> {
         local: SocketAddr,
     ) -> bool {
         let shared = self.shared;
+        let xdp = match self.counting_end(&specs) {
+            Ok(end) => end,
+            Err(reason) => {
+                self.refuse("unavailable", &format!("engine xdp: {reason}")).await;
+                return false;
+            }
+        };
         let (Ok(key), Ok(token_secret)) = (crate::key::random(), crate::key::random()) else {
             return false;
         };
@@ -334,6 +350,7 @@ impl Task<'_> {
             now,
             events.clone(),
             shared.log.clone(),
+            xdp,
         ));
         lock(&shared.registry).insert(facts.session, Arc::downgrade(&session));
         let closing = Closing { shared, session: session.clone() };
@@ -378,6 +395,15 @@ impl Task<'_> {
             report,
         });
         true
+    }
+
+    /// The program for the flows whose data ends in one, attached to the interface towards the client.
+    fn counting_end(&self, specs: &[FlowSpec]) -> Result<Option<ReceiveEnd>, String> {
+        if xdp::flows(specs).next().is_none() {
+            return Ok(None);
+        }
+        let peer = self.peer.ip().ok_or("a Unix socket has no link")?;
+        self.shared.xdp.towards(peer).map(Some)
     }
 
     /// Opens ports for this session alone, if its options need them before the handshake or its plan requests them.

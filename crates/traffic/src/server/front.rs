@@ -332,7 +332,7 @@ impl Loop {
                 let _ = poller.remove(&socket);
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
                     let _ = socket.send(&ack);
-                    session.attach_datagrams(&self.engine, hello.flow, Arc::new(socket));
+                    session.attach_udp(&self.engine, hello.flow, socket);
                 }
             }
             Some((_, Role::Shared { port })) => {
@@ -364,7 +364,7 @@ impl Loop {
                 if probes {
                     self.add(poller, socket, Role::Probes { session: Arc::downgrade(&session) });
                 } else {
-                    session.attach_datagrams(&self.engine, hello.flow, Arc::new(socket));
+                    session.attach_udp(&self.engine, hello.flow, socket);
                 }
             }
             _ => {}

@@ -36,6 +36,7 @@ use crate::key::Key;
 use crate::log::PacketLog;
 use crate::report_timeout::ReportTimeout;
 use crate::stop::Stop;
+use crate::transport::xdp;
 use crate::{Address, TrafficError, transport};
 
 /// Limits of a server.
@@ -185,6 +186,7 @@ pub(crate) struct Shared {
     pub(crate) front: Front,
     pub(crate) load: Arc<Load>,
     pub(crate) data_ports: DataPortPool,
+    pub(crate) xdp: xdp::Receivers,
     pub(crate) next_session: AtomicU64,
     pub(crate) events: mpsc::UnboundedSender<ServerEvent>,
     pub(crate) log: Option<PacketLog>,
@@ -294,6 +296,7 @@ async fn run(
     let shared = Arc::new(Shared {
         is_taken: AtomicBool::new(false),
         data_ports: DataPortPool::new(config.data_ports.clone()),
+        xdp: xdp::Receivers::default(),
         next_session: AtomicU64::new(u64::from(u32::from_be_bytes(crate::key::random()?))),
         config,
         engine,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_flow::{IntervalClock, SenderClock};
-use weir_model::plan::{Direction, FlowSpec, SourceAddresses};
+use weir_model::plan::{Direction, EngineName, FlowSpec, SourceAddresses};
 use weir_net::tcp::TcpStream;
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::ClockState;
@@ -19,6 +19,7 @@ use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::ServerSignals;
+use crate::transport::xdp::ReceiveEnd;
 use crate::transport::{self, DatagramSocket, DatagramTransport};
 
 /// Data tokens are valid this long after the session was granted.
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     /// Number of sockets that may still be opened for probes.
     probes_left: AtomicU32,
     pub(crate) log: Option<PacketLog>,
+    /// The program that counts the data of its flows, if any has engine `xdp`.
+    xdp: Option<ReceiveEnd>,
     used: Mutex<HashSet<u32>>,
     clock: Mutex<Option<ClockState>>,
     start: Mutex<Option<IntervalClock>>,
@@ -68,6 +71,7 @@ impl Session {
         opened_ns: u64,
         events: Events,
         log: Option<PacketLog>,
+        xdp: Option<ReceiveEnd>,
     ) -> Session {
         Session {
             datagram_key: DatagramKey::for_session(&facts.key),
@@ -82,6 +86,7 @@ impl Session {
             closed: AtomicBool::new(false),
             probes_left: AtomicU32::new(MAX_PROBE_SOCKETS),
             log,
+            xdp,
             used: Mutex::default(),
             clock: Mutex::new(None),
             start: Mutex::new(None),
@@ -268,6 +273,19 @@ impl Session {
             && self.is_awaited(flow)
     }
 
+    /// Attaches a flow of UDP to its connected socket, whose data may end in a program.
+    pub(crate) fn attach_udp(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+        let spec = self.specs.get(&flow).filter(|spec| spec.connection.engine == EngineName::Xdp);
+        let socket: Arc<dyn DatagramSocket> = match (spec, &self.xdp) {
+            (Some(spec), Some(end)) => match end.receiver(spec, &self.facts, socket) {
+                Ok(socket) => socket,
+                Err(reason) => return self.fail(flow, format!("server: {reason}")),
+            },
+            _ => Arc::new(socket),
+        };
+        self.attach_datagrams(engine, flow, socket);
+    }
+
     /// Attaches a datagram flow to its socket.
     pub(crate) fn attach_datagrams(
         &self,
@@ -399,6 +417,7 @@ pub(crate) struct Load {
     pub(crate) large_plans: AtomicU64,
     pub(crate) joins: AtomicU64,
     pub(crate) frame_flows: AtomicU64,
+    pub(crate) xdp_flows: AtomicU64,
 }
 
 /// A part of a limit, released when dropped.

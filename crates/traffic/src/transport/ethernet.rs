@@ -30,6 +30,34 @@ pub(super) fn unavailable() -> Option<String> {
     })
 }
 
+/// The interface towards a peer, `device` if given, and the next router if the route through it has one.
+///
+/// # Errors
+/// As text: why there is none.
+pub(super) fn route(
+    peer: SocketAddr,
+    device: Option<&str>,
+) -> Result<(Interface, Option<IpAddr>), String> {
+    let scope = match peer {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
+        _ => 0,
+    };
+    if scope != 0 && device.is_none() {
+        let all = interfaces().map_err(|e| e.to_string())?;
+        let found = all.into_iter().find(|i| i.index == scope);
+        let found = found.ok_or_else(|| format!("{peer}: no interface has the number {scope}"))?;
+        return Ok((found, None));
+    }
+    let route = egress_interface(peer.ip().to_canonical()).map_err(|e| e.to_string());
+    let name = match (device, &route) {
+        (Some(name), _) => name.to_owned(),
+        (None, Ok(route)) => route.interface.clone(),
+        (None, Err(error)) => return Err(error.clone()),
+    };
+    let router = route.ok().filter(|route| route.interface == name).and_then(|r| r.gateway);
+    Ok((interface(&name).map_err(|e| e.to_string())?, router))
+}
+
 /// This host's end of the link to a peer.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkEnd {
@@ -45,29 +73,10 @@ impl LinkEnd {
     /// As text: why frames do not reach the peer.
     pub(crate) fn towards(peer: SocketAddr, device: Option<&str>) -> Result<LinkEnd, String> {
         let address = peer.ip().to_canonical();
-        let scope = match peer {
-            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
-            _ => 0,
-        };
-        let interface = if scope != 0 && device.is_none() {
-            let all = interfaces().map_err(|e| e.to_string())?;
-            let found = all.into_iter().find(|i| i.index == scope);
-            found.ok_or_else(|| format!("{peer}: no interface has the number {scope}"))?
-        } else {
-            let route = egress_interface(address).map_err(|e| e.to_string());
-            let name = match (device, &route) {
-                (Some(name), _) => name.to_owned(),
-                (None, Ok(route)) => route.interface.clone(),
-                (None, Err(error)) => return Err(error.clone()),
-            };
-            if let Ok(route) = &route
-                && let Some(router) = route.gateway
-                && route.interface == name
-            {
-                return Err(format!("{address} is on another link, behind the router {router}"));
-            }
-            interface(&name).map_err(|e| e.to_string())?
-        };
+        let (interface, router) = route(peer, device)?;
+        if let Some(router) = router {
+            return Err(format!("{address} is on another link, behind the router {router}"));
+        }
         let no_mac = || format!("interface {} has no Ethernet address", interface.name);
         let mac = interface.mac.ok_or_else(no_mac)?;
         Ok(LinkEnd { interface, mac, peer: address })

@@ -6,6 +6,7 @@
 //! a flow was greeted on the socket that carries it.
 
 mod broadcast;
+mod bypass;
 mod ethernet;
 mod frames;
 mod group;
@@ -17,6 +18,7 @@ mod udp;
 mod udp_lite;
 mod unix;
 mod unix_datagram;
+pub(crate) mod xdp;
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,6 +32,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 
 use crate::Address;
 
+pub(crate) use bypass::FlowCounts;
 pub(crate) use ethernet::{AwaitedFrames, LinkEnd};
 pub(crate) use frames::ReplaySocket;
 pub(crate) use group::{destination, group_options};
@@ -93,6 +96,17 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     }
     /// Bytes of send (`true`) or receive buffer in effect.
     fn buffer_bytes(&self, send: bool) -> Option<u64>;
+    /// Sends up to `count` datagrams as frames whose headers are written elsewhere, and returns how many were sent. `None`:
+    /// datagrams are sent by [`DatagramSocket::send_batch`].
+    #[doc(hidden)]
+    fn send_frames(&self, _count: u32) -> Option<io::Result<u32>> {
+        None
+    }
+    /// The counter of its data, if that ends in a program instead of this socket.
+    #[doc(hidden)]
+    fn counter(&self) -> Option<&dyn FlowCounts> {
+        None
+    }
     /// The socket as one of ICMP echo, if it is one: received messages are to be decoded.
     #[doc(hidden)]
     fn echo(&self) -> Option<&EchoSocket> {

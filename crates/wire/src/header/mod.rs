@@ -231,6 +231,12 @@ impl TagKey {
         Self(SipKey::from_bytes(bytes))
     }
 
+    /// The two words of the key, for a program that computes tags itself.
+    #[must_use]
+    pub fn words(&self) -> [u64; 2] {
+        [self.0.k0, self.0.k1]
+    }
+
     /// Derives the key of flow number `flow` from the session's key: its two halves are
     /// SipHash-2-4(session key, "weir.tag" ‖ flow as u32 LE ‖ half as u32 LE), half = 0 and 1.
     ///

@@ -1730,6 +1730,8 @@ export interface components {
              * @default off
              */
             ecn: components["schemas"]["Ecn"];
+            /** @description How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends. */
+            engine?: components["schemas"]["EngineName"];
             /**
              * Format: uint32
              * @description IPv6 flow label, 20 bits; with `family = "ipv6"` only.
@@ -3158,6 +3160,14 @@ export interface components {
              */
             warnings: components["schemas"]["Warning"][];
         };
+        /**
+         * @description How datagrams are sent and received.
+         *
+         *     - `sockets`: Sockets of the operating system.
+         *     - `xdp`: XDP programs in the kernel, below the socket layer.
+         * @enum {string}
+         */
+        EngineName: "sockets" | "xdp";
         /**
          * @description an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc
          * @example ipv6
@@ -5710,7 +5720,7 @@ export interface components {
             /** @description Its membership of the group, if the flow was sent to one. */
             membership?: components["schemas"]["Membership"] | null;
             /**
-             * @description `gro`, `recvmmsg`, `copy` or `discard`.
+             * @description `gro`, `recvmmsg`, `copy`, `discard`, `xdp-native` or `xdp-generic` (counted by an XDP program in the driver or in the stack).
              * @default
              */
             method: string;
@@ -6513,6 +6523,16 @@ export interface components {
              */
             late_slots?: number | null;
             /**
+             * Format: uint32
+             * @description Maximum number of them.
+             */
+            max_call_packets?: number | null;
+            /**
+             * Format: double
+             * @description Mean number of datagrams that one call sent back to back (engine `xdp`). Above 1 a paced sender kept to the times of its calls, not to those of single datagrams.
+             */
+            mean_call_packets?: number | null;
+            /**
              * Format: double
              * @description Actual mean payload of a datagram or a write, if sizes vary.
              */
@@ -6523,7 +6543,7 @@ export interface components {
              */
             mean_spacing_seconds?: number | null;
             /**
-             * @description `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
+             * @description `gso`, `sendmmsg`, `send`, `write`, `sendfile`, or `xdp` (frames sent by an XDP program).
              * @default
              */
             method: string;

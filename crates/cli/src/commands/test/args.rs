@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use weir_model::names::HostKind;
 use weir_model::plan::{
-    Alignment, CatchUp, DataPorts, Direction, Ecn, HeaderFormat, RateSchedule, Shape, Size,
-    Spacing, Switch, Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, Ecn, EngineName, HeaderFormat, RateSchedule, Shape,
+    Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -326,6 +326,10 @@ flags! {
         /// [default: not aligned]
         #[arg(long, value_name = "BYTES[+OFFSET]")]
         align: Option<Alignment> => connection.align,
+        /// UDP: how datagrams are sent and received: sockets, or xdp (XDP programs below the socket layer; forward only, needs
+        /// CAP_BPF and CAP_NET_ADMIN at both ends) [default: sockets]
+        #[arg(long, value_name = "ENGINE")]
+        engine: Option<EngineName> => connection.engine,
         /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
         #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
         gso: Option<Switch> => connection.gso,

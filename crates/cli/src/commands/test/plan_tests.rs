@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 51] = [
+const LINES: [&str; 52] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -40,6 +40,7 @@ const LINES: [&str; 51] = [
     "h -u -b 50000pps/32 -l 160 -t 2.5",
     "h -u -l 0",
     "h -u --header none",
+    "h -u --engine xdp -b 0 -l 64",
     "h -u -l 0 -b 0 -k 100",
     "h -n 1G",
     "h -n 1M -P 4",

@@ -45,6 +45,11 @@ pub trait Description: Sync {
         false
     }
 
+    /// Whether its datagrams can be sent and accounted for below the socket layer.
+    fn bypasses(&self) -> bool {
+        false
+    }
+
     /// Whether its flows can use the one port of the server; otherwise each gets a port of its own.
     fn shares_port(&self) -> bool {
         true

@@ -19,6 +19,10 @@ impl UdpHeader for Udp {
     fn coalesces(&self) -> bool {
         true
     }
+
+    fn bypasses(&self) -> bool {
+        true
+    }
 }
 
 /// A transport whose datagrams have a header of UDP or one like it: what differs from UDP.
@@ -37,6 +41,11 @@ pub(super) trait UdpHeader: Sync {
 
     /// As [`Description::coalesces`].
     fn coalesces(&self) -> bool {
+        false
+    }
+
+    /// As [`Description::bypasses`].
+    fn bypasses(&self) -> bool {
         false
     }
 
@@ -69,6 +78,10 @@ impl<T: UdpHeader> Description for T {
 
     fn coalesces(&self) -> bool {
         UdpHeader::coalesces(self)
+    }
+
+    fn bypasses(&self) -> bool {
+        UdpHeader::bypasses(self)
     }
 
     /// The server's port is one of UDP and TCP.

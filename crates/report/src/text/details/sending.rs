@@ -86,6 +86,11 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                 let (mean, error) = (duration(spacing.intended_seconds), error.join(", "));
                 parts.push(format!("intended spacing {mean} (error {error})"));
             }
+            if let (Some(mean), Some(most)) = (s.mean_call_packets, s.max_call_packets)
+                && s.asked_packets_per_second.is_some()
+            {
+                parts.push(format!("sent in calls of {mean:.1} packets, {most} at most"));
+            }
             parts.extend(rate_changes(&s.rate_changes));
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
             if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {

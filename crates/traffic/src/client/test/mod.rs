@@ -39,6 +39,7 @@ use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::report_timeout::{TimedOut, Waiting};
 use crate::stop::{Stop, StopReason};
+use crate::transport::xdp::{self, SendEnd, Senders};
 use crate::transport::{self, LinkEnd};
 use crate::{Address, START_NS, TrafficError, clock_identity, host};
 
@@ -77,6 +78,8 @@ pub(super) struct Control {
     pub(super) gate: Option<Gate>,
     /// The streams to groups, which tests of one client share.
     pub(super) streams: Arc<Streams>,
+    /// The programs that send flows with engine `xdp`.
+    pub(super) senders: Arc<Senders>,
 }
 
 /// Where a test of several waits until all are ready.
@@ -145,6 +148,33 @@ fn link_of(plan: &Plan, server: Address) -> Result<Option<LinkEnd>, TrafficError
     })
 }
 
+/// The program that sends the data of flows with engine `xdp`, attached to the interface towards the server.
+fn sending_end(
+    senders: &Senders,
+    plan: &Plan,
+    specs: &[FlowSpec],
+    server: Address,
+) -> Result<Option<SendEnd>, TrafficError> {
+    let Some(first) = xdp::flows(specs).next() else { return Ok(None) };
+    let server = server.ip_or_none();
+    let given = first.connection.engine.to_string();
+    let end = senders
+        .towards(server, plan.device.as_deref())
+        .map_err(|reason| TrafficError::Unavailable { field: "engine", given, reason })?;
+    let most = end.max_payload(server);
+    match xdp::flows(specs).map(FlowSpec::max_payload).find(|payload| *payload > most) {
+        Some(payload) => Err(TrafficError::Input {
+            field: "payload",
+            given: format!("{payload} bytes with engine {}", first.connection.engine),
+            accepted: format!(
+                "up to {most} bytes through {}: frames are not fragmented",
+                end.name()
+            ),
+        }),
+        None => Ok(Some(end)),
+    }
+}
+
 /// Runs a test.
 pub(super) async fn run(
     config: ClientConfig,
@@ -155,7 +185,7 @@ pub(super) async fn run(
     if alone::is_alone(&config.plan) {
         return alone::run(config, control, stop, observe).await;
     }
-    let Control { mut asked, engine, gate, streams } = control;
+    let Control { mut asked, engine, gate, streams, senders } = control;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     for connection in &config.plan.connections {
@@ -210,6 +240,7 @@ pub(super) async fn run(
         }
         .into());
     }
+    let xdp = sending_end(&senders, &config.plan, &specs, connected.remote)?;
     let loss_threshold_ns = config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
     let request = Open {
         plan: config.plan.clone(),
@@ -262,6 +293,7 @@ pub(super) async fn run(
                 log,
                 meter: meter.clone(),
                 streams,
+                xdp,
                 supply,
             };
             // Streams need no datagrams: where UDP is blocked, the test does not wait long for probes.
