@@ -891,3 +891,21 @@ fn a_sender_has_coalesced_when_a_message_held_more_than_one_datagram() {
     s.sent(10, 1, 10 * SECOND + 1);
     assert!(s.has_coalesced());
 }
+
+#[test]
+fn the_ecn_codepoint_of_the_first_message_after_the_omitted_time_counts() {
+    let mut r =
+        Receiving::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), 2 * SECOND, None);
+    r.start(IntervalClock { omit_ns: SECOND, ..clock(0) });
+    let start = clock(0).start_ns;
+    // ECT(0) before the boundary, CE after it.
+    for (sequence, tos, at) in [(0, 2, start), (1, 3, start + SECOND), (2, 3, start + SECOND + MS)]
+    {
+        r.note_ecn(tos, 1, at);
+        r.on_message(&datagram(100, sequence, at, 0), None, at, |_| {});
+    }
+    r.finish(start + 2 * SECOND);
+    let report = r.report("recvmmsg", None, None);
+    let ecn = report.ecn.unwrap();
+    assert_eq!((report.packets, ecn.ect0_packets, ecn.ce_packets), (2, 0, 2));
+}
