@@ -112,8 +112,8 @@ pub(crate) enum Number {
 /// A series with its values by flow.
 #[derive(Debug)]
 pub(crate) struct Series<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) help: &'a str,
     /// A sum since the start; otherwise the latest value.
     pub(crate) is_sum: bool,
     pub(crate) values: Vec<(&'a Labels, Number)>,

@@ -54,7 +54,7 @@ pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, ParseTestFlags};
 pub use exporter::Exporter;
 pub use guard::make_token_file;
-pub use otlp::{OtlpExporter, OtlpReport, OtlpUrl};
+pub use otlp::{OtlpExporter, OtlpReport, OtlpSeries, OtlpService, OtlpUrl};
 pub use server::Server;
 #[cfg(target_os = "linux")]
 pub use supervise::{LaunchError, launch};

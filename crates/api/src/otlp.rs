@@ -1,4 +1,4 @@
-//! Figures of a running test for an OpenTelemetry collector: OTLP/HTTP with JSON, `weir test --otlp`.
+//! Figures of a running test, server or emulator for an OpenTelemetry collector: OTLP/HTTP with JSON, `--otlp`.
 //!
 //! A thread posts the latest figures after each interval, so that a slow collector delays nothing. Sums are cumulative:
 //! an export that is skipped or fails loses time resolution only.
@@ -101,14 +101,24 @@ pub struct OtlpReport {
     pub reason: Option<String>,
 }
 
+/// A series of sums or of latest values, with its values by labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpSeries {
+    /// Its name, which ends in its unit.
+    pub name: String,
+    /// What it is.
+    pub help: String,
+    /// A sum since the start; otherwise the latest value.
+    pub is_sum: bool,
+    /// Labels and values.
+    pub values: Vec<(Vec<(String, String)>, u64)>,
+}
+
 /// Sends the figures of a test to a collector.
 #[derive(Debug)]
 pub struct OtlpExporter {
     figures: Arc<Mutex<Figures>>,
-    wake: Option<SyncSender<()>>,
-    skipped: AtomicU64,
-    thread: Option<JoinHandle<()>>,
-    report: Arc<Mutex<OtlpReport>>,
+    exports: Exports,
 }
 
 impl OtlpExporter {
@@ -118,20 +128,9 @@ impl OtlpExporter {
     /// No thread could be started.
     pub fn start(url: OtlpUrl, attributes: Vec<(String, String)>) -> std::io::Result<OtlpExporter> {
         let figures = Arc::new(Mutex::new(Figures::new()));
-        // One export runs and one waits: the latter includes all later figures.
-        let (wake, woken) = sync_channel(1);
-        let report = Arc::new(Mutex::new(OtlpReport::default()));
-        let (own, told) = (figures.clone(), report.clone());
-        let start = SystemTime::now();
-        let run = move || export(&url, &attributes, start, &own, &woken, &told);
-        let thread = std::thread::Builder::new().name("weir-otlp".into()).spawn(run)?;
-        Ok(OtlpExporter {
-            figures,
-            wake: Some(wake),
-            skipped: AtomicU64::new(0),
-            thread: Some(thread),
-            report,
-        })
+        let own = figures.clone();
+        let body = move |times| request(&lock(&own).series(), &attributes, times);
+        Ok(OtlpExporter { figures, exports: Exports::start(url, body)? })
     }
 
     /// The flows of the test, whose figures follow.
@@ -142,12 +141,94 @@ impl OtlpExporter {
     /// Adds an interval.
     pub fn interval(&self, interval: &Interval) {
         lock(&self.figures).add(interval, false);
-        self.wake();
+        self.exports.wake();
     }
 
     /// Adds the parts of an interval that arrived after it was reported.
     pub fn late(&self, interval: &Interval) {
         lock(&self.figures).add(interval, true);
+    }
+
+    /// Exports the last figures and waits for that, at most for two exports, since one may be running, and until
+    /// `gives_up`.
+    #[must_use]
+    pub fn finish(self, gives_up: &dyn Fn() -> bool) -> OtlpReport {
+        self.exports.finish(gives_up)
+    }
+}
+
+/// Sends series that a service sets to a collector.
+#[derive(Debug)]
+pub struct OtlpService {
+    series: Arc<Mutex<Vec<OtlpSeries>>>,
+    exports: Exports,
+}
+
+impl OtlpService {
+    /// Starts the thread. `attributes` describe the resource, in addition to the service's name.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn start(url: OtlpUrl, attributes: Vec<(String, String)>) -> std::io::Result<OtlpService> {
+        let series = Arc::new(Mutex::new(vec![]));
+        let own = series.clone();
+        let body = move |times| {
+            let all: Vec<OtlpSeries> = lock(&own).clone();
+            let all: Vec<Series<'_>> = all.iter().map(Series::of).collect();
+            request(&all, &attributes, times)
+        };
+        Ok(OtlpService { series, exports: Exports::start(url, body)? })
+    }
+
+    /// Sets all series, and exports them.
+    pub fn set(&self, series: Vec<OtlpSeries>) {
+        *lock(&self.series) = series;
+        self.exports.wake();
+    }
+
+    /// As [`OtlpExporter::finish`].
+    #[must_use]
+    pub fn finish(self, gives_up: &dyn Fn() -> bool) -> OtlpReport {
+        self.exports.finish(gives_up)
+    }
+}
+
+impl<'a> Series<'a> {
+    fn of(series: &'a OtlpSeries) -> Series<'a> {
+        let value = |(labels, value): &'a (Labels, u64)| (labels, Number::Integer((*value).into()));
+        Series {
+            name: &series.name,
+            help: &series.help,
+            is_sum: series.is_sum,
+            values: series.values.iter().map(value).collect(),
+        }
+    }
+}
+
+/// The thread that exports.
+#[derive(Debug)]
+struct Exports {
+    wake: Option<SyncSender<()>>,
+    skipped: AtomicU64,
+    thread: Option<JoinHandle<()>>,
+    report: Arc<Mutex<OtlpReport>>,
+}
+
+impl Exports {
+    /// `body` makes the request of the figures so far, by the times of their start and now.
+    fn start(
+        url: OtlpUrl,
+        body: impl Fn([SystemTime; 2]) -> Option<Value> + Send + 'static,
+    ) -> std::io::Result<Exports> {
+        // One export runs and one waits: the latter includes all later figures.
+        let (wake, woken) = sync_channel(1);
+        let report = Arc::new(Mutex::new(OtlpReport::default()));
+        let own = report.clone();
+        let start = SystemTime::now();
+        let body = move || body([start, SystemTime::now()]);
+        let run = move || export(&url, &body, &woken, &own);
+        let thread = std::thread::Builder::new().name("weir-otlp".into()).spawn(run)?;
+        Ok(Exports { wake: Some(wake), skipped: AtomicU64::new(0), thread: Some(thread), report })
     }
 
     fn wake(&self) {
@@ -157,21 +238,20 @@ impl OtlpExporter {
         }
     }
 
-    /// Exports the last figures and waits for that, at most for two exports: one may be running.
-    #[must_use]
-    pub fn finish(mut self) -> OtlpReport {
+    fn finish(mut self, gives_up: &dyn Fn() -> bool) -> OtlpReport {
         // The thread exports once more when the channel closes.
         self.wake = None;
         // A little more, for the resolver.
         let deadline = Instant::now() + 2 * LIMIT + LIMIT / 2;
         let skipped = self.skipped.load(Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return OtlpReport::default() };
-        while !thread.is_finished() && Instant::now() < deadline {
+        while !thread.is_finished() && Instant::now() < deadline && !gives_up() {
             std::thread::sleep(Duration::from_millis(5));
         }
+        let is_finished = thread.is_finished();
         let mut report = lock(&self.report).clone();
         report.skipped += skipped;
-        if !thread.is_finished() {
+        if !is_finished {
             report.failed += 1;
             report.reason = Some("no answer".into());
         }
@@ -181,9 +261,7 @@ impl OtlpExporter {
 
 fn export(
     url: &OtlpUrl,
-    attributes: &[(String, String)],
-    start: SystemTime,
-    figures: &Mutex<Figures>,
+    body: &dyn Fn() -> Option<Value>,
     woken: &Receiver<()>,
     report: &Mutex<OtlpReport>,
 ) {
@@ -196,9 +274,8 @@ fn export(
             Err(TryRecvError::Disconnected) => is_last = true,
             Err(TryRecvError::Empty) => {}
         }
-        let body = request(&lock(figures).series(), attributes, [start, SystemTime::now()]);
         // A test that failed before its first interval has no figures.
-        let Some(body) = body else { continue };
+        let Some(body) = body() else { continue };
         let posted = post(url, &body.to_string());
         let mut report = lock(report);
         match posted {
@@ -453,6 +530,35 @@ mod tests {
     }
 
     #[test]
+    fn a_collector_that_hangs_is_left_without_losing_the_counts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = url(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let service = OtlpService::start(url, vec![]).unwrap();
+        let value = (vec![("flow".to_owned(), "voice".to_owned())], 7);
+        let series = |values| OtlpSeries {
+            name: "weir_emulator_lost_packets".into(),
+            help: "Lost".into(),
+            is_sum: true,
+            values,
+        };
+        service.set(vec![series(vec![value.clone()])]);
+        let body = answer(&listener, "200");
+        let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+        assert_eq!(
+            (&metric["name"], &metric["unit"]),
+            (&json!("weir_emulator_lost_packets"), &json!("{packet}"))
+        );
+        assert_eq!(metric["sum"]["dataPoints"][0]["asInt"], "7");
+        // The next export is accepted by the kernel alone. The user has no more patience.
+        while lock(&service.exports.report).accepted == 0 {
+            std::thread::yield_now();
+        }
+        service.set(vec![series(vec![value])]);
+        let report = service.finish(&|| true);
+        assert_eq!((report.accepted, report.failed), (1, 1), "{report:?}");
+    }
+
+    #[test]
     fn sums_and_gauges_are_posted_after_each_interval_and_at_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = url(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -464,7 +570,7 @@ mod tests {
         let first = answer(&listener, "200");
         exporter.interval(&interval(2.0));
         let second = answer(&listener, "503");
-        let finishing = std::thread::spawn(move || exporter.finish());
+        let finishing = std::thread::spawn(move || exporter.finish(&|| false));
         let third = answer(&listener, "200");
         let report = finishing.join().unwrap();
         assert_eq!((report.accepted, report.failed, report.skipped), (2, 1, 0));
@@ -510,6 +616,6 @@ mod tests {
             exporter.interval(&interval(f64::from(end)));
         }
         // One export at most was taken, and one waits.
-        assert!(exporter.skipped.load(Ordering::Relaxed) >= 18);
+        assert!(exporter.exports.skipped.load(Ordering::Relaxed) >= 18);
     }
 }

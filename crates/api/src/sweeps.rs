@@ -114,6 +114,7 @@ pub(crate) fn scenario(
         runs: request.runs,
         max_runs: None,
         precision_percentage: None,
+        compare_content: false,
         in_order: request.in_order,
         repeat_host_limited: 0,
         pause: None,

@@ -120,7 +120,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
-    pub(crate) fn report(&self) -> Result<Report, EmulatorError> {
+    pub fn report(&self) -> Result<Report, EmulatorError> {
         let snapshots = self.ask(Order::Report)?;
         Ok(self.assemble(snapshots.into_iter().map(Snapshot::report).collect(), None))
     }

@@ -29,6 +29,7 @@ mod pacer;
 mod payload;
 mod peer_reports;
 mod receive;
+mod requests;
 mod scheduling;
 mod send;
 mod sizes;

@@ -113,6 +113,23 @@ impl Schedule {
     }
 }
 
+/// The waits of a sender for room.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waits {
+    count: u64,
+    total_ns: u64,
+    since_ns: Option<u64>,
+}
+
+impl Waits {
+    /// What was waited for is over, if anything was.
+    fn end(&mut self, now_ns: u64) {
+        if let Some(since) = self.since_ns.take() {
+            self.total_ns += now_ns.saturating_sub(since);
+        }
+    }
+}
+
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
@@ -136,6 +153,7 @@ pub struct Sending {
     segmented: bool,
     /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
     sends_whole_backlog: bool,
+    has_transactions: bool,
     /// Whether what it sends are transfers, whose data follow their start.
     has_volumes: bool,
     /// Class of the sending thread; `Fifo` only if every packet so far was sent under it.
@@ -158,7 +176,8 @@ pub struct Sending {
     frame_calls: u64,
     max_call_packets: u32,
     messages: u64,
-    queue_full: u64,
+    waits: Waits,
+    refused: u64,
     retransmits_seen: u64,
     tcp: TcpSums,
     spacing: Spacing,
@@ -196,6 +215,7 @@ impl Sending {
             supply: None,
             segmented,
             sends_whole_backlog: spec.connection.shape.has_transactions(),
+            has_transactions: spec.connection.shape.has_transactions(),
             has_volumes: spec.connection.shape.has_volumes(),
             class: None,
             pacer: None,
@@ -214,7 +234,8 @@ impl Sending {
             frame_calls: 0,
             max_call_packets: 0,
             messages: 0,
-            queue_full: 0,
+            waits: Waits::default(),
+            refused: 0,
             retransmits_seen: 0,
             tcp: TcpSums::default(),
             spacing: Spacing::new(),
@@ -466,6 +487,7 @@ impl Sending {
             self.spacing.on_sent(pacer.intended_ns(pacer.slot()), now_ns);
             pacer.served(packets, now_ns);
         }
+        self.waits.end(now_ns);
         self.first_ns.get_or_insert(now_ns);
         self.last_ns = now_ns;
         if packets > 0 {
@@ -515,10 +537,20 @@ impl Sending {
         (rest.missed() - pacer.missed()).min(self.packets_left().into())
     }
 
-    /// Counts system calls, and how many of them found the queue full.
-    pub fn called(&mut self, calls: u64, queue_full: u64) {
+    /// Counts system calls.
+    pub fn called(&mut self, calls: u64) {
         self.calls += calls;
-        self.queue_full += queue_full;
+    }
+
+    /// The socket or a queue below it was full at `now_ns`: sending waits.
+    pub fn waits(&mut self, now_ns: u64) {
+        self.waits.count += 1;
+        self.waits.since_ns.get_or_insert(now_ns);
+    }
+
+    /// The receiver's host reported that nothing listens on the port: the datagram is repeated.
+    pub fn refused(&mut self) {
+        self.refused += 1;
     }
 
     /// Whether any message held more than one datagram: the kernel may have refused requested segmentation.
@@ -584,6 +616,7 @@ impl Sending {
     /// Closes the last interval at the end of the test.
     pub fn finish(&mut self, now_ns: u64) {
         self.advance(now_ns);
+        self.waits.end(now_ns);
         self.finished_ns.get_or_insert(now_ns);
         let count = &self.log.current;
         if count.bytes > 0
@@ -679,6 +712,9 @@ impl Sending {
             self.asked_packets_per_second(from, until)
         });
         let changes = self.rates.iter().filter(|rate| !rate.is_scheduled);
+        // Where each transaction has a connection, its calls are not counted, and transactions wait for responses.
+        let io_calls = (self.calls > 0 || self.messages == 0).then_some(self.calls);
+        let waits = io_calls.filter(|_| !self.has_transactions).map(|_| self.waits);
         weir_model::record::Sender {
             bytes,
             packets,
@@ -690,8 +726,7 @@ impl Sending {
             mean_payload_bytes: (!self.sizes.is_constant() && packets > 0)
                 .then(|| bytes as f64 / packets as f64),
             mean_spacing_seconds: self.mean_spacing(),
-            // Where each transaction has a connection, its calls are not counted.
-            io_calls: (self.calls > 0 || self.messages == 0).then_some(self.calls),
+            io_calls,
             method: method.into(),
             mean_call_packets: (self.frame_calls > 0)
                 .then(|| self.sequence as f64 / self.frame_calls as f64),
@@ -710,7 +745,9 @@ impl Sending {
             spacing: paced.and_then(|p| self.spacing_report(p, asked)),
             buffer_bytes,
             checksum_coverage_bytes: None,
-            queue_full: (self.queue_full > 0).then_some(self.queue_full),
+            sleeps: waits.map(|waits| waits.count),
+            sleep_seconds: waits.map(|waits| waits.total_ns as f64 / 1e9),
+            refused_sends: (self.refused > 0).then_some(self.refused),
             scheduling: self.class.map(|c| c.name().into()),
             reported_until_seconds: None,
         }

@@ -69,7 +69,7 @@ fn run_sender(
                     n += 1;
                 }
                 sending.sent(count, count, now + offset);
-                sending.called(1, 0);
+                sending.called(1);
             }
         }
     }

@@ -19,6 +19,8 @@ pub struct StreamCount {
 pub struct StreamReceiving {
     bytes: u64,
     reads: u64,
+    /// Its reads are transfers, not calls.
+    has_parts: bool,
     first_ns: Option<u64>,
     last_ns: u64,
     verify: Option<StreamPool>,
@@ -37,6 +39,7 @@ impl StreamReceiving {
         StreamReceiving {
             bytes: 0,
             reads: 0,
+            has_parts: false,
             first_ns: None,
             last_ns: 0,
             verify,
@@ -72,6 +75,14 @@ impl StreamReceiving {
         self.reads += 1;
         self.log.current.bytes += bytes as u64;
         self.log.current.reads += 1;
+    }
+
+    /// Accounts for bytes of a transfer, which was counted as a read when it began.
+    pub fn on_part(&mut self, bytes: usize, now_ns: u64) {
+        let reads = (self.reads, self.log.current.reads);
+        self.on_read(bytes, None, now_ns);
+        (self.reads, self.log.current.reads) = reads;
+        self.has_parts = true;
     }
 
     /// Closes intervals that have passed.
@@ -202,7 +213,7 @@ impl StreamReceiving {
             end_seconds: first.and_then(|f| since_zero(self.last_ns.max(f))),
             bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(reads),
-            io_calls: Some(self.reads),
+            io_calls: (!self.has_parts).then_some(self.reads),
             method: method.into(),
             undelivered_bytes: self.sent_total.map(|sent| sent.saturating_sub(self.bytes)),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),

@@ -4,7 +4,7 @@
 //! open: requests are sent at their scheduled times, whatever has been answered, so that a slow server does not slow down
 //! the client that measures it (coordinated omission).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_model::plan::{CatchUp, FlowSpec, Shape};
 use weir_model::record::{Histogram, IntervalCount, Receiver, Sender, Transactions};
@@ -13,6 +13,7 @@ use weir_wire::header::TagKey;
 
 use crate::intervals::IntervalClock;
 use crate::receive::delay_record;
+use crate::requests::{Request, Requests};
 use crate::send::{NextSend, Sending};
 use crate::transfers::{Closed, Transferring};
 
@@ -87,16 +88,6 @@ fn with_catch_up(spec: &FlowSpec) -> FlowSpec {
     spec
 }
 
-/// A request without a response, or an answered one behind an older one without.
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    scheduled_ns: u64,
-    sent_ns: u64,
-    is_open: bool,
-    /// Its connection is established.
-    is_set_up: bool,
-}
-
 /// The client's side of the transactions of one flow.
 #[derive(Debug, Clone)]
 pub struct Transacting {
@@ -112,9 +103,7 @@ pub struct Transacting {
     timeout_ns: u64,
     omit_ns: u64,
     counts_from_ns: u64,
-    /// From `base` on.
-    requests: VecDeque<Request>,
-    base: u64,
+    requests: Requests,
     in_flight: u64,
     /// Requests with a connection each whose time is up, not yet fetched by the caller.
     timed_out: Vec<u64>,
@@ -162,8 +151,7 @@ impl Transacting {
             timeout_ns,
             omit_ns,
             counts_from_ns: 0,
-            requests: VecDeque::new(),
-            base: 0,
+            requests: Requests::new(connection.shape.has_volumes()),
             in_flight: 0,
             timed_out: vec![],
             expired: BTreeSet::new(),
@@ -214,7 +202,7 @@ impl Transacting {
     /// Number of the next request.
     #[must_use]
     pub fn next_number(&self) -> u64 {
-        self.base + self.requests.len() as u64
+        self.requests.next_number()
     }
 
     /// Requests without a response.
@@ -243,7 +231,7 @@ impl Transacting {
                     }
                     NextSend::Now(count) => {
                         let most = self.outstanding.map_or(MAX_WAITING, u64::from);
-                        let span = MAX_SPAN.saturating_sub(self.requests.len() as u64);
+                        let span = MAX_SPAN.saturating_sub(self.requests.stored());
                         let room = most.saturating_sub(self.in_flight).min(span);
                         let room = room.min(u64::from(count)) as u32;
                         return match room {
@@ -273,9 +261,6 @@ impl Transacting {
     fn next_transfer(&mut self, now_ns: u64) -> Option<NextSend> {
         let deadline = self.deadline_ns().min(self.sending.end_ns());
         let transfers = self.transfers.as_mut()?;
-        if self.requests.len() as u64 >= MAX_SPAN {
-            return Some(NextSend::At(deadline));
-        }
         match transfers.ready_ns() {
             Some(at) if at > now_ns => return Some(NextSend::At(at.min(deadline))),
             Some(_) => return Some(NextSend::Now(1)),
@@ -286,13 +271,7 @@ impl Transacting {
         self.sending.pass(now_ns);
         transfers.passed(intended.max(now_ns) >= self.counts_from_ns);
         // It had a number, so that the volumes of the others stay those of their numbers.
-        self.requests.push_back(Request {
-            scheduled_ns: intended,
-            sent_ns: now_ns,
-            is_open: false,
-            is_set_up: false,
-        });
-        self.forget_closed();
+        self.requests.skip();
         None
     }
 
@@ -301,9 +280,9 @@ impl Transacting {
         if let Some(transfers) = &self.transfers {
             return transfers.deadline_ns();
         }
-        // Answered requests in front of it are removed.
-        let oldest = self.requests.front();
-        let by_timeout = oldest.map_or(u64::MAX, |r| r.sent_ns.saturating_add(self.timeout_ns));
+        let oldest = self.requests.oldest();
+        let by_timeout =
+            oldest.map_or(u64::MAX, |(_, r)| r.sent_ns.saturating_add(self.timeout_ns));
         match (self.may_time_out(), self.done_ns) {
             (true, _) => by_timeout,
             (false, None) => u64::MAX,
@@ -329,8 +308,9 @@ impl Transacting {
             }
             return;
         }
-        while self.in_flight > 0 && self.deadline_ns() <= now_ns {
-            let number = self.base;
+        while let Some((number, _)) = self.requests.oldest()
+            && self.deadline_ns() <= now_ns
+        {
             self.failed(number, Failure::Timeout);
             if self.shape.connects() {
                 self.timed_out.push(number);
@@ -364,7 +344,7 @@ impl Transacting {
         if now_ns >= self.counts_from_ns {
             self.first_counted.get_or_insert(number);
         }
-        self.requests.push_back(request);
+        self.requests.push(request);
         self.in_flight += 1;
         match self.transfers {
             // Its bytes are counted as they move.
@@ -392,8 +372,7 @@ impl Transacting {
 
     /// The connection of a request was established.
     pub fn set_up(&mut self, number: u64, now_ns: u64) {
-        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
-        let Some(request) = index.and_then(|index| self.requests.get_mut(index)) else { return };
+        let Some(request) = self.requests.get_mut(number) else { return };
         request.is_set_up = true;
         if let Some(transfers) = &mut self.transfers {
             transfers.set_up(number, now_ns);
@@ -405,20 +384,9 @@ impl Transacting {
 
     /// Closes an open request.
     fn close(&mut self, number: u64) -> Option<Request> {
-        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        let request = self.requests.get_mut(index).filter(|request| request.is_open)?;
-        request.is_open = false;
-        let closed = *request;
+        let closed = self.requests.close(number)?;
         self.in_flight -= 1;
-        self.forget_closed();
         Some(closed)
-    }
-
-    fn forget_closed(&mut self) {
-        while self.requests.front().is_some_and(|request| !request.is_open) {
-            self.requests.pop_front();
-            self.base += 1;
-        }
     }
 
     /// A request was answered at `now_ns`; `false` if it was not waiting for a response.
@@ -453,7 +421,8 @@ impl Transacting {
 
     /// The oldest request was answered: responses on a stream are in the order of the requests. `false`: there is none.
     pub fn answered_next(&mut self, now_ns: u64) -> bool {
-        self.answered(self.base, now_ns)
+        let oldest = self.requests.oldest().map(|(number, _)| number);
+        oldest.is_some_and(|number| self.answered(number, now_ns))
     }
 
     /// A transaction failed.
@@ -477,7 +446,7 @@ impl Transacting {
 
     /// Ends all transactions that are in flight.
     pub fn fail_all(&mut self, why: Failure) {
-        for number in self.base..self.next_number() {
+        for number in self.requests.open() {
             self.failed(number, why);
         }
     }

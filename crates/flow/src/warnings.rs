@@ -338,6 +338,18 @@ fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
 }
 
 fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    let refused = f.sender.as_ref().and_then(|s| s.refused_sends);
+    if let Some(refused) = refused {
+        out.push(
+            Warning::new(
+                "port-unreachable",
+                Severity::Warning,
+                format!("the receiver's host reported {refused} times that nothing listens on the port (ICMP port unreachable): datagrams sent then did not arrive"),
+            )
+            .with_value(refused as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
     let Some(r) = &f.receiver else { return };
     let overflow = drops.overflow(r.socket_dropped_packets.unwrap_or(0));
     if overflow.packets > 0 {
@@ -357,8 +369,8 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             .for_flow(f.id),
         );
     }
-    let full = f.sender.as_ref().and_then(|s| s.queue_full);
-    if let Some(full) = full.filter(|_| f.transport.backpressure()) {
+    let full = f.sender.as_ref().and_then(|s| s.sleeps);
+    if let Some(full) = full.filter(|full| *full > 0 && f.transport.backpressure()) {
         let what = f.transport.title();
         out.push(
             Warning::new(

@@ -16,7 +16,7 @@ use weir_model::record::Record;
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{Failure, Limits, ServerEvent, Stop, TrafficError};
 
-pub use options::{Given, Opt};
+pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
 pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL];

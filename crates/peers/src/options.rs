@@ -7,13 +7,24 @@ use std::str::FromStr;
 
 use weir_model::Refusal;
 
+/// How an option is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// By a letter: `-n`.
+    Letter(char),
+    /// By its name: `--tcp-info`. For what the tool has no letter for.
+    Long,
+    /// By its place.
+    Positional,
+}
+
 /// One option of a command.
 #[derive(Debug)]
 pub struct Opt {
     /// Name, as used in jobs and refusals.
     pub name: &'static str,
-    /// Flag letter; absent: a positional argument.
-    pub flag: Option<char>,
+    /// How it is typed.
+    pub form: Form,
     /// Name of its value in the help; absent: it has no value.
     pub value: Option<&'static str>,
     /// One line of help.
@@ -88,8 +99,8 @@ mod tests {
     use super::*;
 
     const DECLARED: &[Opt] = &[
-        Opt { name: "port", flag: Some('p'), value: Some("PORT"), help: "" },
-        Opt { name: "host", flag: None, value: Some("HOST"), help: "" },
+        Opt { name: "port", form: Form::Letter('p'), value: Some("PORT"), help: "" },
+        Opt { name: "host", form: Form::Positional, value: Some("HOST"), help: "" },
     ];
 
     fn given(name: &str, value: &str) -> Result<Given, Box<Refusal>> {

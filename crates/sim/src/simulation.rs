@@ -309,7 +309,7 @@ impl Emulator {
         let (from, to) = hosts(self.way);
         frame::write(&mut slot.frame, from, to, flow.ports, &payload[..size]);
         flow.sending.sent(1, 1, now);
-        flow.sending.called(1, 0);
+        flow.sending.called(1);
         self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)
     }
 

@@ -671,7 +671,7 @@ impl Flow {
             // Where each transaction has a connection, this one is idle.
             let is_idle = self.spec.connection.shape.connects();
             let info = socket.info().filter(|_| !is_idle);
-            out.tcp = info.map(|info| tcp_record(&info, &**socket));
+            out.tcp = info.map(|info| tcp_record(&info, socket.congestion_control()));
             out.carried_by = socket.fallback();
         }
         match &self.part {
@@ -842,7 +842,8 @@ fn read_counts(
     Ok(())
 }
 
-fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
+/// TCP information as a record has it. Round trip and window are those of samples, and absent here.
+pub(crate) fn tcp_record(info: &TcpInfo, congestion_control: Option<String>) -> Tcp {
     let ratio = |part: Option<u64>| match (part, info.busy_us) {
         (Some(part), Some(busy)) if busy > 0 => Some(part as f64 / busy as f64),
         _ => None,
@@ -851,7 +852,7 @@ fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
         retransmits: u64::from(info.total_retransmits),
         mss_bytes: info.send_mss_bytes,
         min_rtt_seconds: info.min_rtt_us.filter(|r| *r != u32::MAX).map(|r| f64::from(r) / 1e6),
-        congestion_control: socket.congestion_control().unwrap_or_default(),
+        congestion_control: congestion_control.unwrap_or_default(),
         send_window_bytes: info.send_window_bytes.map(u64::from),
         receive_window_bytes: info.receive_window_bytes.map(u64::from),
         retransmitted_bytes: info.bytes_retransmitted,

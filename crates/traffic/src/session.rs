@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_flow::{Drain, IntervalClock, Scheduling};
 use weir_model::plan::{FlowSpec, Plan};
+use weir_model::record::Tcp;
 use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
@@ -20,7 +21,7 @@ use weir_net::udp::{UdpOptions, UdpSocket};
 
 use crate::client::connect;
 use crate::engine::{Engine, Events, asked, check_scheduling, lock, waited_ns};
-use crate::flows::{Flow, SessionFacts};
+use crate::flows::{Flow, SessionFacts, tcp_record};
 use crate::host::{self, CpuMeter};
 use crate::{TrafficError, transport};
 
@@ -182,6 +183,18 @@ pub fn open_datagrams(
         v6_only: bind.is_ipv6(),
         ..transport.options(spec, bind, !sends, 1)
     })?)
+}
+
+/// TCP information of a connection that no flow has: its round trip and congestion window are the current ones.
+/// `None` where the system has none.
+#[must_use]
+pub fn tcp_info(stream: &TcpStream) -> Option<Tcp> {
+    let info = stream.info().ok()?;
+    Some(Tcp {
+        rtt_seconds: Some(f64::from(info.rtt_us) / 1e6),
+        cwnd_bytes: Some(u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes)),
+        ..tcp_record(&info, stream.congestion_control().ok())
+    })
 }
 
 /// One end of a session: its flows from their start to their report.

@@ -11,6 +11,8 @@ pub(crate) mod demo;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod experiment;
+#[cfg_attr(not(target_os = "linux"), path = "exporter_absent.rs")]
+pub(crate) mod exporter;
 #[cfg(target_os = "linux")]
 pub(crate) mod impair;
 pub(crate) mod keygen;

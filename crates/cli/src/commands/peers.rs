@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand
 use weir_jobs::{Event, Notice, PeerJob};
 use weir_model::Refusal;
 use weir_model::record::Record;
-use weir_peers::{Event as Told, Given, Opt, PROTOCOLS, Protocol, StandardStream, Test};
+use weir_peers::{Event as Told, Form, Given, Opt, PROTOCOLS, Protocol, StandardStream, Test};
 use weir_report::json_pretty;
 use weir_traffic::session::WorkerConfig;
 
@@ -50,9 +50,10 @@ struct OutputArgs {
 
 fn arg(opt: &Opt) -> Arg {
     let arg = Arg::new(opt.name).help(opt.help);
-    let arg = match opt.flag {
-        Some(flag) => arg.short(flag),
-        None => arg,
+    let arg = match opt.form {
+        Form::Letter(letter) => arg.short(letter),
+        Form::Long => arg.long(opt.name),
+        Form::Positional => arg,
     };
     match opt.value {
         Some(value) => arg.value_name(value).action(ArgAction::Set),
@@ -182,7 +183,11 @@ fn by_flag(refusal: Box<Refusal>, protocol: &Protocol) -> CliError {
     else {
         return CliError::Refused(refusal);
     };
-    let flag = opt.flag.map_or_else(|| opt.value.unwrap_or_default().into(), |f| format!("-{f}"));
+    let flag = match opt.form {
+        Form::Letter(letter) => format!("-{letter}"),
+        Form::Long => format!("--{}", opt.name),
+        Form::Positional => opt.value.unwrap_or_default().into(),
+    };
     CliError::flag(&flag, given, accepted)
 }
 

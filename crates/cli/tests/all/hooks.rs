@@ -1,5 +1,8 @@
 //! What accompanies a test: commands before and after it, and its figures for Prometheus.
 
+use std::net::TcpListener;
+
+use crate::common::collector;
 use crate::faults_common;
 
 use faults_common::*;
@@ -90,29 +93,7 @@ fn a_running_test_serves_its_figures() {
 
 #[test]
 fn a_running_test_posts_its_figures_to_a_collector() {
-    use std::io::{BufRead, BufReader, Read, Write};
-    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", collector.local_addr().unwrap());
-    let (bodies, posted) = std::sync::mpsc::channel();
-    // Until the test ends; the thread then waits for a connection that does not come.
-    std::thread::spawn(move || {
-        for stream in collector.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let mut length = 0;
-            for line in reader.by_ref().lines().map(Result::unwrap) {
-                if let Some(n) = line.strip_prefix("Content-Length: ") {
-                    length = n.parse().unwrap();
-                }
-                if line.is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-            bodies.send(serde_json::from_slice::<serde_json::Value>(&body).unwrap()).unwrap();
-        }
-    });
+    let (url, posted) = collector(TcpListener::bind("127.0.0.1:0").unwrap());
     let server = Serve::start(&[]);
     let host = format!("127.0.0.1:{}", server.port);
     let mut command = weir();
@@ -132,5 +113,32 @@ fn a_running_test_posts_its_figures_to_a_collector() {
     for wrong in ["https://127.0.0.1", "127.0.0.1:4318"] {
         let output = weir().args(["test", &host, "--otlp", wrong]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
+fn a_server_exports_sums_over_its_sessions() {
+    let (url, posted) = collector(TcpListener::bind("127.0.0.1:0").unwrap());
+    let server = Serve::start(&["--otlp", &url]);
+    let host = format!("127.0.0.1:{}", server.port);
+    let output = weir().args(["test", &host, "-n", "1M", "--no-store"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let value = |body: &serde_json::Value, name: &str| {
+        let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        let metric = metrics.iter().find(|metric| metric["name"] == name).unwrap();
+        let kind = if metric["sum"].is_object() { "sum" } else { "gauge" };
+        metric[kind]["dataPoints"][0]["asInt"].as_str().unwrap().to_owned()
+    };
+    loop {
+        // Until the session has ended.
+        let body = posted.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        if value(&body, "weir_received_bytes") == (1 << 20).to_string() {
+            assert_eq!(value(&body, "weir_server_sessions"), "1");
+            assert_eq!(value(&body, "weir_server_open_sessions"), "0");
+            break;
+        }
+    }
+    for words in [&["serve", "--otlp", "https://h"][..], &["impair", "a", "b", "--otlp", "h"]] {
+        assert_eq!(weir().args(words).output().unwrap().status.code(), Some(2), "{words:?}");
     }
 }

@@ -85,6 +85,32 @@ fn seed_laws_socket_and_counters_are_printed() {
     assert_eq!(rows.count(), 2, "{}", ended.stdout);
 }
 
+#[test]
+fn the_counters_of_an_emulator_are_exported() {
+    let test = "the_counters_of_an_emulator_are_exported";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, posted) = common::collector(path.lab.run_in("m", listen).unwrap());
+    let emulator = path.emulator(&["--a-to-b", "loss 100%", "--otlp", &url]);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "3", "-i", "0.2", "-W", "1", &b]);
+    let (report, _) = emulator.report();
+    // The last one, at the end.
+    let body = posted.try_iter().last().unwrap();
+    let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let lost = metrics.iter().find(|m| m["name"] == "weir_emulator_lost_packets").unwrap();
+    let points = lost["sum"]["dataPoints"].as_array().unwrap();
+    for (point, flow) in points.iter().zip(report["impairment"]["flows"].as_array().unwrap()) {
+        let lost = flow["counters"]["lost_packets"].to_string();
+        assert_eq!(point["asInt"].as_str(), Some(&*lost), "{flow}");
+    }
+    // Neighbour discovery may add to the three.
+    let count: u64 = points[0]["asInt"].as_str().unwrap().parse().unwrap();
+    assert!(points.len() == 2 && count >= 3, "{lost}");
+    let from = |point: &Value| point["attributes"][0]["value"]["stringValue"].clone();
+    assert_eq!([from(&points[0]), from(&points[1])], ["to-a", "to-b"]);
+}
+
 /// All other packets are dropped, so only address resolution shows whether it is exempt.
 #[test]
 fn address_resolution_is_impaired_only_on_request() {

@@ -1,8 +1,10 @@
 //! Sweeps and similar commands from outside, without a lab: servers that die, refusals before the first run, and output files.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -49,10 +51,10 @@ impl Server {
     fn start() -> (Server, String) {
         // Another program may have bound the port in the meantime, or use it in UDP.
         for _ in 0..20 {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port().to_string();
             drop(listener);
-            if let Some(server) = Server::at(&port) {
+            if let Some(server) = Server::at(&port, &[]) {
                 return (server, port);
             }
         }
@@ -60,9 +62,9 @@ impl Server {
     }
 
     /// Starts a server on this port; `None` if it can't listen.
-    fn at(port: &str) -> Option<Server> {
+    fn at(port: &str, more: &[&str]) -> Option<Server> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["serve", "-B", "127.0.0.1", "-p", port]).env_remove("WEIR_KEY");
+        command.args(["serve", "-B", "127.0.0.1", "-p", port]).args(more).env_remove("WEIR_KEY");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = Server(command.spawn().unwrap());
         let mut line = String::new();
@@ -75,7 +77,7 @@ impl Server {
 fn again(port: &str) -> Server {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(server) = Server::at(port) {
+        if let Some(server) = Server::at(port, &[]) {
             return server;
         }
         assert!(Instant::now() < end, "port {port} is in use");
@@ -468,4 +470,132 @@ fn inputs_of_other_commands_are_not_overwritten() {
     let words = ["report", &of("r.json"), "-o", &of("sub/../r.json")];
     assert_apart(&refused(dir.path(), &words), "--output", "RUN");
     assert_eq!(std::fs::read_to_string(of("r.json")).unwrap(), out);
+}
+
+/// The address of a [`path`].
+const PATH: &str = "127.0.0.2";
+
+/// A path of 1 MB/s to the server at these ports, over TCP; with `compresses` a run of equal bytes counts as two, as
+/// in run-length coding. Returns whether its own ports were free.
+fn path(ports: &[String], compresses: bool) -> bool {
+    let listen = |port| TcpListener::bind(format!("{PATH}:{port}"));
+    let Ok(listeners) = ports.iter().map(listen).collect::<Result<Vec<_>, _>>() else {
+        return false;
+    };
+    let links = [(); 2].map(|()| Arc::new(Mutex::new(Instant::now())));
+    for (listener, port) in listeners.into_iter().zip(ports.to_vec()) {
+        let links = links.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+                let ends = [(&client, &server), (&server, &client)];
+                for ((from, to), link) in ends.into_iter().zip(&links) {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let link = link.clone();
+                    std::thread::spawn(move || carry(from, to, &link, compresses));
+                }
+            }
+        });
+    }
+    true
+}
+
+/// Forwards what arrives as soon as the link has carried what came before.
+fn carry(mut from: TcpStream, mut to: TcpStream, link: &Mutex<Instant>, compresses: bool) {
+    const BYTES_PER_SECOND: f64 = 1e6;
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let bytes = &buffer[..count];
+        let length = match compresses {
+            // 4 MB/s at most, so that the rate of the path is the limit.
+            true => (2 * bytes.chunk_by(|a, b| a == b).count()).max(count / 4),
+            false => bytes.len(),
+        };
+        let until = {
+            let mut free = link.lock().unwrap();
+            let time = Duration::from_secs_f64(length as f64 / BYTES_PER_SECOND);
+            *free = (*free).max(Instant::now()) + time;
+            *free
+        };
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+/// A server behind a path, and its port.
+fn behind_path(compresses: bool) -> (Server, String) {
+    for _ in 0..20 {
+        // TCP needs one data port per session, and there is one session at a time.
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
+        let listeners = [free(), free()];
+        let ports = listeners.each_ref().map(port);
+        drop(listeners);
+        let range = format!("{0}-{0}", ports[1]);
+        if let Some(server) = Server::at(&ports[0], &["--data-ports", &range])
+            && path(&ports, compresses)
+        {
+            let [port, _] = ports;
+            return (server, port);
+        }
+    }
+    panic!("no server in 20 attempts");
+}
+
+/// What `weir test --compare-content` found on a path to a new server.
+fn compared(compresses: bool, more: &[&str]) -> (Value, Value) {
+    let home = tempfile::tempdir().unwrap();
+    let (_server, port) = behind_path(compresses);
+    let words = ["test", PATH, "-p", &port, "--compare-content", "--no-latency", "--json"];
+    let words = [&words[..], &["--runs", "3", "-t", "300ms", "-w", "16K"], more].concat();
+    let (code, out, errors) = run(home.path(), &words);
+    assert_eq!(code, Some(0), "{out} {errors}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    (result["steps"][0]["found"][0].clone(), result)
+}
+
+#[test]
+fn a_path_that_compresses_is_found_in_the_direction_asked() {
+    for more in [&[][..], &["-R"]] {
+        let (found, result) = compared(true, more);
+        assert_eq!(found["code"], "compresses", "{more:?} {found}");
+        assert!(found["interval"]["low"].as_f64().unwrap() > 1.5, "{found}");
+        let points = result["steps"][0]["points"].as_array().unwrap();
+        let rate = |i: usize| &points[i]["metrics"]["throughput"];
+        assert_eq!([&points[0]["at"]["content"], &points[1]["at"]["content"]], ["zeros", "random"]);
+        assert!(rate(0)["mean"].as_f64() > rate(1)["mean"].as_f64(), "{points:?}");
+        assert!(rate(0)["interval"].is_object() && rate(1)["interval"].is_object());
+    }
+}
+
+#[test]
+fn a_path_that_does_not_compress_shows_no_compression() {
+    let (found, _) = compared(false, &[]);
+    assert_ne!(found["code"], "compresses", "{found}");
+    assert!(found["value"].as_f64().unwrap() < 1.5, "{found}");
+    // At a planned rate below that of the path, nothing is shown.
+    let (found, _) = compared(true, &["-b", "1M"]);
+    assert_eq!(found["code"], "undecided", "{found}");
+}
+
+#[test]
+fn contents_are_compared_of_one_stream_in_one_direction() {
+    let home = tempfile::tempdir().unwrap();
+    for (words, flag) in [
+        ("--bidir", None),
+        ("--rr 1/1", None),
+        ("--content zeros", None),
+        ("--verify", Some("--compare-content")),
+        ("--runs 1", Some("--runs")),
+    ] {
+        let words: Vec<&str> =
+            "test 127.0.0.1 --compare-content".split(' ').chain(words.split(' ')).collect();
+        let refused = refused(home.path(), &words);
+        if let Some(flag) = flag {
+            assert_eq!(refused.field.as_deref(), Some(flag), "{refused:?}");
+        }
+    }
 }

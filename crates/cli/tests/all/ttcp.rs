@@ -206,6 +206,19 @@ fn datagrams_carry_standard_input() {
 }
 
 #[test]
+fn standard_input_is_sent_where_nothing_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = ["ttcp", "-t", "-u", "-l", "1000", "-p", &free_port(), "--json", "127.0.0.1"];
+    let mut sender = weir(directory.path(), &words).stdin(Stdio::piped()).spawn().unwrap();
+    sender.stdin.take().unwrap().write_all(&data()[..20_000]).unwrap();
+    let sent = sender.wait_with_output().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+    let record = json_of(&sent);
+    assert_eq!(record["flows"][0]["sender"]["bytes"], 20_000);
+    assert!(record["flows"][0]["sender"]["refused_sends"].as_u64() > Some(0), "{record}");
+}
+
+#[test]
 fn a_discarded_stream_is_read_byte_by_byte() {
     let (received, _) = transferred(&["-s", "-T"], &["-l", "500"], &data());
     assert_eq!((received.status.code(), received.stdout.len()), (Some(0), 0), "{received:?}");

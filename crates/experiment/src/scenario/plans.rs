@@ -232,6 +232,9 @@ fn one(
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
                 let plan = plan(&sweep.test, at, &own, files, parse_flags, name)?;
                 measurable(step, at, &plan, name)?;
+                if sweep.compare_content {
+                    super::steps::check_content(&plan)?;
+                }
                 once += Estimate::of(&plan);
                 if let Some(impair) = &sweep.impair {
                     impairment(impair, at, files, name)?;

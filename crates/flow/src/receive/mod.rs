@@ -371,8 +371,12 @@ impl Receiving {
         self.calls += calls;
     }
 
-    /// Counts the ECN codepoint of the next message of `datagrams`.
-    pub fn note_ecn(&mut self, tos: u8, datagrams: u64) {
+    /// Counts the ECN codepoint of the next message of `datagrams`, which arrived at `at_ns`.
+    pub fn note_ecn(&mut self, tos: u8, datagrams: u64, at_ns: u64) {
+        // It may be the first one after the omitted time.
+        while self.log.is_due(at_ns) {
+            self.close_interval();
+        }
         self.ecn.get_or_insert_default()[usize::from(tos & 3)] += datagrams;
     }
 

@@ -162,26 +162,28 @@ fn a_sender_reports_what_the_network_accepted() {
     let mut s = sending("1000pps/8", true, |c| c.duration = Some(Span(SECOND)));
     let message = segments_per_message(100, FEW_SEGMENTS) as u32;
     assert_eq!(s.next(10 * SECOND), NextSend::Now(message), "whole messages when segmented");
-    s.called(1, 1);
+    s.called(1);
+    s.waits(10 * SECOND - 3 * MS);
     s.sent(0, 0, 10 * SECOND);
     assert_eq!(s.report("send", None).segments_per_message, None, "nothing was accepted");
     for n in 0..15u64 {
         let at = 10 * SECOND + n * u64::from(message) * MS;
         assert_eq!(s.next(at), NextSend::Now(message));
-        s.called(1, 0);
+        s.called(1);
         s.sent(message, 1, at);
     }
     let r = s.report("gso", Some(4096));
     assert_eq!((r.packets, r.bytes), (15 * u64::from(message), 1500 * u64::from(message)));
     assert_eq!(r.segments_per_message, Some(f64::from(message)));
-    assert_eq!((r.io_calls, r.queue_full), (Some(16), Some(1)));
+    assert_eq!((r.io_calls, r.sleeps, r.sleep_seconds), (Some(16), Some(1), Some(3e-3)));
+    assert_eq!(r.refused_sends, None);
     assert_eq!((r.intended_slots, r.missed_slots), (Some(r.packets), Some(0)));
     assert_eq!(r.asked_packets_per_second, Some(1000.0));
     // It is incomplete: the time is the planned one.
     assert_eq!(r.seconds, 1.0);
     s.stop();
     assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);
-    assert_eq!(sending("0", false, |_| {}).report("send", None).queue_full, None);
+    assert_eq!(sending("0", false, |_| {}).report("send", None).sleeps, Some(0));
     // A sender that reached its limit before its end took no longer than that.
     let mut s = sending("0", false, |c| c.packets = Some(2));
     s.sent(1, 1, 10 * SECOND);
@@ -890,4 +892,22 @@ fn a_sender_has_coalesced_when_a_message_held_more_than_one_datagram() {
     assert!(!s.has_coalesced(), "each left alone");
     s.sent(10, 1, 10 * SECOND + 1);
     assert!(s.has_coalesced());
+}
+
+#[test]
+fn the_ecn_codepoint_of_the_first_message_after_the_omitted_time_counts() {
+    let mut r =
+        Receiving::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), 2 * SECOND, None);
+    r.start(IntervalClock { omit_ns: SECOND, ..clock(0) });
+    let start = clock(0).start_ns;
+    // ECT(0) before the boundary, CE after it.
+    for (sequence, tos, at) in [(0, 2, start), (1, 3, start + SECOND), (2, 3, start + SECOND + MS)]
+    {
+        r.note_ecn(tos, 1, at);
+        r.on_message(&datagram(100, sequence, at, 0), None, at, |_| {});
+    }
+    r.finish(start + 2 * SECOND);
+    let report = r.report("recvmmsg", None, None);
+    let ecn = report.ecn.unwrap();
+    assert_eq!((report.packets, ecn.ect0_packets, ecn.ce_packets), (2, 0, 2));
 }

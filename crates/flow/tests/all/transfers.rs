@@ -201,3 +201,13 @@ fn a_transfer_that_no_longer_moves_fails_and_a_slow_one_does_not() {
     assert_eq!((t.completed, transfers.unfinished), (1, 0));
     assert_eq!(t.failures.get(Failure::Timeout.name()), Some(&1));
 }
+
+#[test]
+fn a_long_transfer_does_not_delay_the_starts_of_millions_of_others() {
+    // 2 million starts in 10 s, while the first transfer lasts all the time.
+    let open = Connection { starts: Some("5us".parse().unwrap()), ..connection("1000") };
+    let (t, transfers, started) =
+        run(&spec(open), |number, _| Some(if number == 0 { 9 * SECOND } else { 1000 }));
+    assert_eq!((t.completed, t.failed, transfers.not_started), (2_000_000, 0, 0));
+    assert!(started.windows(2).all(|w| w[1].0 - w[0].0 == 5000));
+}

@@ -164,7 +164,7 @@ pub struct StepOutcome {
     /// The points of a sweep, in the order of its axes, or the trials of a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<Point>,
-    /// What a search found.
+    /// What a search found, or the ratio of a comparison of contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Found>,
     /// How closely the tests of a parallel step, or the senders of a test, started together; of several runs, the
@@ -550,9 +550,9 @@ pub struct Found {
     /// The figure in the metric's SI unit; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`.
+    /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`, `number`.
     pub unit: String,
-    /// Its confidence interval: of a saturation point by bootstrap.
+    /// Its confidence interval: of a saturation point by bootstrap, of a content ratio by Welch's test of logarithms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
     /// The last two bounds of the search: no confidence.
@@ -561,12 +561,18 @@ pub struct Found {
     /// The tool or the host limited it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host_limited: bool,
+    /// Stable name of the conclusion of a comparison of contents: `compresses`, `no-sign` or `undecided`; absent for
+    /// other figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Its meaning, or why there is no figure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
 impl Found {
+    /// The name of the rate of compressible content divided by that of incompressible content.
+    pub const CONTENT_RATIO: &str = "content ratio";
     /// The name of a saturation point.
     pub const SATURATION_POINT: &str = "saturation point";
 }

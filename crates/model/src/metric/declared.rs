@@ -20,6 +20,7 @@ const PLAIN: Definition = Definition {
     also: &[],
     read: Read::Run(|_| None),
     echo_label: None,
+    transfer_label: None,
     applies: |_| true,
     interval: None,
     line: None,
@@ -132,6 +133,12 @@ const CALLS: Definition = Definition { unit: Unit::Seconds, group: Group::Volume
 fn receive_calls(flow: &Flow) -> Option<(f64, f64)> {
     let receiver = flow.receiver.as_ref()?;
     Some((receiver.seconds, number(receiver.io_calls)?))
+}
+
+/// Duration and calls of the sender.
+fn send_calls(flow: &Flow) -> Option<(f64, f64)> {
+    let sender = flow.sender.as_ref()?;
+    Some((sender.seconds, number(sender.io_calls)?))
 }
 
 /// Rates of the receiver and the sender.
@@ -378,6 +385,56 @@ pub const METRICS: &[Definition] = &[
         end: End::Sender,
         path: "sender.io_calls",
         read: Read::Flow(|f| number(f.sender.as_ref()?.io_calls), Fold::Sum),
+        ..CALLS
+    },
+    Definition {
+        name: "sent_time_per_call",
+        label: "Time per send call",
+        key: "sent_time_per_call_seconds",
+        definition: "Duration ÷ send calls, as ttcp prints it.",
+        limits: "Includes the time between calls.",
+        end: End::Sender,
+        read: Read::Flow(
+            |f| send_calls(f).and_then(|(seconds, calls)| over(seconds, calls)),
+            Fold::Quotient(send_calls),
+        ),
+        ..CALLS
+    },
+    Definition {
+        name: "sent_calls_per_second",
+        label: "Send calls per second",
+        key: "sent_calls_per_second",
+        unit: Unit::Count,
+        definition: "Send calls ÷ duration.",
+        limits: "Of several flows: all calls over the sum of their durations.",
+        end: End::Sender,
+        read: Read::Flow(
+            |f| send_calls(f).and_then(|(seconds, calls)| over(calls, seconds)),
+            Fold::Quotient(|f| send_calls(f).map(|(seconds, calls)| (calls, seconds))),
+        ),
+        ..CALLS
+    },
+    Definition {
+        name: "sleeps",
+        label: "Sleeps",
+        key: "sleeps",
+        unit: Unit::Count,
+        definition: "Times that sending waited, because the socket or a queue below it was full.",
+        limits: "Waits for the next slot of a paced flow are not counted.",
+        end: End::Sender,
+        path: "sender.sleeps",
+        read: Read::Flow(|f| number(f.sender.as_ref()?.sleeps), Fold::Sum),
+        ..CALLS
+    },
+    Definition {
+        name: "sleep_time",
+        label: "Time asleep",
+        key: "sleep_seconds",
+        definition: "Total time of the sleeps: from a full socket or queue to the next accepted send.",
+        limits: "Includes the sender's own wait for the processor. Of several flows: the largest.",
+        end: End::Sender,
+        path: "sender.sleep_seconds",
+        read: Read::Flow(|f| f.sender.as_ref()?.sleep_seconds, Fold::Largest),
         ..CALLS
     },
     Definition {
@@ -856,6 +913,7 @@ pub const METRICS: &[Definition] = &[
         name: "transaction_rate",
         label: "Transactions per second",
         echo_label: Some("Replies per second"),
+        transfer_label: Some("Transfers per second"),
         key: "transactions_per_second",
         unit: Unit::TransactionsPerSecond,
         source: "netperf",
@@ -874,6 +932,7 @@ pub const METRICS: &[Definition] = &[
         name: "transactions",
         label: "Transactions",
         echo_label: Some("Replies"),
+        transfer_label: Some("Transfers"),
         key: "transactions",
         definition: "Completed transactions.",
         limits: "Exact. Without those of an omitted start.",
@@ -888,6 +947,7 @@ pub const METRICS: &[Definition] = &[
         name: "failed_transactions",
         label: "Failed transactions",
         echo_label: Some("Unanswered requests"),
+        transfer_label: Some("Failed transfers"),
         key: "failed_transactions",
         definition: "Transactions without a whole response: none within the loss threshold, or the connection was refused, reset or closed, or the request was due but not sent. The record has them by reason.",
         limits: "A request on one stream fails only with the stream, since TCP retransmits. Response times are those of completed transactions.",
@@ -947,6 +1007,7 @@ pub const METRICS: &[Definition] = &[
         name: "response_time",
         label: "Response time",
         echo_label: Some("Round trip"),
+        transfer_label: Some("Completion time"),
         key: "response_time",
         source: "RFC 2681, between applications",
         definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server. Of a transfer it is the completion time (flow completion time, FCT): until the client has the last byte, or the server's confirmation that it has.",
@@ -960,6 +1021,7 @@ pub const METRICS: &[Definition] = &[
         name: "response_time_deviation",
         label: "Standard deviation of the response time",
         echo_label: Some("Standard deviation of the round trip"),
+        transfer_label: Some("Standard deviation of the completion time"),
         key: "response_time_deviation_seconds",
         definition: "Sample standard deviation of the response time; of several flows the largest.",
         limits: "A few slow responses dominate it.",
@@ -976,6 +1038,7 @@ pub const METRICS: &[Definition] = &[
         name: "response_time_from_scheduled",
         label: "Response time from schedule",
         echo_label: Some("Round trip from schedule"),
+        transfer_label: Some("Completion time from schedule"),
         key: "response_time_from_scheduled",
         source: "RFC 2681, between applications",
         definition: "Response time from the scheduled time of the request, where requests are sent at a rate. It includes the time for which a request waited for its turn, which avoids coordinated omission.",
@@ -1232,6 +1295,29 @@ pub const METRICS: &[Definition] = &[
         better: Better::Neither,
         path: "tcp.max_cwnd_bytes",
         read: Read::Flow(|f| number(f.tcp.as_ref()?.max_cwnd_bytes), Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "receive_window_limited",
+        label: "Limited by the receive window",
+        key: "tcp_receive_window_limited_ratio",
+        unit: Unit::Ratio,
+        definition: "Part of the time with data in flight or waiting in which the receiver's window limited sending (TCP_INFO: tcpi_rwnd_limited ÷ tcpi_busy_time).",
+        limits: "By the kernel's clock of 1 ms or 4 ms; the omitted time is included.",
+        path: "tcp.receive_window_limited_ratio",
+        also: &["tcp_samples.limited_by"],
+        read: Read::Flow(|f| f.tcp.as_ref()?.receive_window_limited_ratio, Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "send_buffer_limited",
+        label: "Limited by the send buffer",
+        key: "tcp_send_buffer_limited_ratio",
+        unit: Unit::Ratio,
+        definition: "The same of the send buffer (tcpi_sndbuf_limited ÷ tcpi_busy_time).",
+        limits: "As that of the receive window.",
+        path: "tcp.send_buffer_limited_ratio",
+        read: Read::Flow(|f| f.tcp.as_ref()?.send_buffer_limited_ratio, Fold::Largest),
         ..TCP
     },
     Definition {

@@ -150,6 +150,8 @@ pub struct Definition {
     pub label: &'static str,
     /// The same of echo requests, where the field's term differs from that of transactions.
     pub echo_label: Option<&'static str>,
+    /// The same of transfers.
+    pub transfer_label: Option<&'static str>,
     /// Name in comparisons, ending in the unit; for a distribution the stem, followed by statistic and unit.
     pub key: &'static str,
     /// Unit.
@@ -199,6 +201,15 @@ pub struct Definition {
     pub needs_both_ends: bool,
 }
 
+/// Whether these flows, of which there are some, consist of transfers.
+#[must_use]
+pub fn are_transfers<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> bool {
+    let has_transfers =
+        |flow: &Flow| flow.transactions.as_ref().is_some_and(|t| t.transfers.is_some());
+    let mut flows = flows.into_iter().peekable();
+    flows.peek().is_some() && flows.all(has_transfers)
+}
+
 /// Whether these flows, of which there are some, are echo requests and their replies.
 #[must_use]
 pub fn are_echo<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> bool {
@@ -229,11 +240,14 @@ impl Definition {
 
     /// The heading of its values in these flows.
     #[must_use]
-    pub fn label_of<'a>(&self, flows: impl IntoIterator<Item = &'a Flow>) -> &'static str {
-        match self.echo_label.filter(|_| are_echo(flows)) {
-            Some(label) => label,
-            None => self.label,
-        }
+    pub fn label_of<'a>(
+        &self,
+        flows: impl IntoIterator<Item = &'a Flow, IntoIter: Clone>,
+    ) -> &'static str {
+        let flows = flows.into_iter();
+        let of_echo = self.echo_label.filter(|_| are_echo(flows.clone()));
+        let of_transfers = || self.transfer_label.filter(|_| are_transfers(flows));
+        of_echo.or_else(of_transfers).unwrap_or(self.label)
     }
 
     /// Whether it is a distribution, with statistics such as `p99` and `mean`.

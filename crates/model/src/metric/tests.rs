@@ -185,3 +185,20 @@ fn an_unrated_voice_flow_makes_the_figure_of_the_run_absent() {
     assert_eq!(of(plain), Some(4.0));
     assert_eq!(of(unrated), None);
 }
+
+/// Flows of transfers have transfers and completion times, as those of echo have replies and round trips.
+#[test]
+fn labels_use_the_words_of_the_flows() {
+    use crate::record::{Transactions, Transfers};
+    let flow = |transfers| Flow {
+        transactions: Some(Transactions { transfers, ..Transactions::default() }),
+        ..Flow::default()
+    };
+    let (plain, transfers) = (flow(None), flow(Some(Transfers::default())));
+    let response = METRICS.iter().find(|m| m.name == "response_time").unwrap();
+    let of = |flows: &[&Flow]| response.label_of(flows.iter().copied());
+    assert_eq!(of(&[&plain]), response.label);
+    assert_eq!(Some(of(&[&transfers, &transfers])), response.transfer_label);
+    assert_eq!(of(&[&transfers, &plain]), response.label);
+    assert_eq!(of(&[]), response.label);
+}

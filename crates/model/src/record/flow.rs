@@ -87,7 +87,7 @@ record! {
     Sender {
         /// Payload bytes handed to the network.
         bytes: u64,
-        /// Datagrams, or writes to a stream.
+        /// Datagrams, writes to a stream, requests, or transfers that were started.
         packets: u64,
         /// From the first send to the end of sending.
         seconds: f64,
@@ -147,9 +147,16 @@ record! {
         /// Socket send buffer granted by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
-        /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
+        /// Times that sending waited, because the socket or a queue below it was full (ttcp: sleeps).
         #[serde(skip_serializing_if = "Option::is_none")]
-        queue_full: Option<u64>,
+        sleeps: Option<u64>,
+        /// Total time of these waits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sleep_seconds: Option<f64>,
+        /// Datagrams refused because the receiver's host reported that nothing listens on the port (ICMP port unreachable),
+        /// and repeated; absent for none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        refused_sends: Option<u64>,
         /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
         #[serde(skip_serializing_if = "Option::is_none")]
         scheduling: Option<String>,

@@ -155,6 +155,8 @@ async fn send_marker(end: &End) {
         match end.send_message(FLOW, &codec::MARKER) {
             Err(e) => match SendFault::of(&e) {
                 SendFault::WouldBlock | SendFault::NoBuffers => tokio::time::sleep(pause).await,
+                // It reports an earlier datagram, and this one was not sent.
+                SendFault::Refused => {}
                 _ => return,
             },
             Ok(_) => return,

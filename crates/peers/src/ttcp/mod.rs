@@ -24,14 +24,19 @@ use weir_model::units::{ByteSize, SendRate, Span};
 use weir_net::socket::AsSocket;
 use weir_traffic::{TrafficError, session};
 
-use crate::{Given, Opt, Protocol, Test};
+use crate::{Form, Given, Opt, Protocol, Test};
 
 const fn switch(name: &'static str, flag: char, help: &'static str) -> Opt {
-    Opt { name, flag: Some(flag), value: None, help }
+    Opt { name, form: Form::Letter(flag), value: None, help }
+}
+
+/// A switch that Cisco's ttcp asks for, for which classic ttcp has no letter.
+const fn long(name: &'static str, help: &'static str) -> Opt {
+    Opt { name, form: Form::Long, value: None, help }
 }
 
 const fn valued(name: &'static str, flag: char, value: &'static str, help: &'static str) -> Opt {
-    Opt { name, flag: Some(flag), value: Some(value), help }
+    Opt { name, form: Form::Letter(flag), value: Some(value), help }
 }
 
 /// Declaration of the protocol.
@@ -43,7 +48,12 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     port: codec::PORT,
     transports: &["tcp", "udp"],
     options: &[
-        Opt { name: "host", flag: None, value: Some("HOST"), help: "The receiver, with -t" },
+        Opt {
+            name: "host",
+            form: Form::Positional,
+            value: Some("HOST"),
+            help: "The receiver, with -t",
+        },
         switch("transmit", 't', "Transmit to HOST"),
         switch("receive", 'r', "Receive one test, then exit"),
         switch(
@@ -84,6 +94,19 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
         switch("full-blocks", 'B', "Write to standard output in blocks of -l bytes, with -r"),
         switch("touch", 'T', "Read each received byte, with -r"),
         switch("debug", 'd', "Set SO_DEBUG on the socket (Linux: requires CAP_NET_ADMIN)"),
+        long(
+            "half-close",
+            "Close the sending direction after the data and wait until the receiver has closed too: the time then includes \
+             the delivery. With -t, over TCP",
+        ),
+        Opt {
+            name: "delayed-ack",
+            form: Form::Long,
+            value: Some("SWITCH"),
+            help: "Whether the receiver delays acknowledgements: on or off (TCP_QUICKACK), with -r, over TCP [default: the system's]",
+        },
+        long("tcp-info", "Print the TCP information of the connection at the end; also with -v"),
+        long("cisco", "Print the figures as Cisco IOS does: with sleeps, without CPU time"),
     ],
     command: |given| Settings::parse(given).map(|settings| settings.test()),
     serve: Some(server::open),
@@ -100,6 +123,10 @@ struct Settings {
     full_blocks: bool,
     touches: bool,
     debug: bool,
+    half_close: bool,
+    delayed_ack: Option<Switch>,
+    tcp_info: bool,
+    cisco: bool,
     buffer_bytes: u64,
     buffers: u64,
     port: u16,
@@ -134,6 +161,24 @@ impl Settings {
             return refuse("buffers", "without -s", "with -s; standard input is sent to its end");
         }
         let udp = given.has("udp");
+        if given.has("half-close") && (receives || udp) {
+            return refuse(
+                "half-close",
+                if udp { "with -u" } else { "with -r" },
+                "with -t, over TCP",
+            );
+        }
+        if given.has("tcp-info") && udp {
+            return refuse("tcp-info", "with -u", "without -u: UDP has no connection");
+        }
+        let delayed_ack = match given.text("delayed-ack") {
+            None => None,
+            Some(_) if !receives => return refuse("delayed-ack", "with -t", "with -r, over TCP"),
+            Some(_) if udp => return refuse("delayed-ack", "with -u", "with -r, over TCP"),
+            Some("on") => Some(Switch::On),
+            Some("off") => Some(Switch::Off),
+            Some(other) => return refuse("delayed-ack", other, "on or off"),
+        };
         let host = match (given.text("host"), given.has("transmit")) {
             (Some(host), true) => match Host::parse(host) {
                 Ok(named) if named.port.is_none() => Some(named.name),
@@ -172,6 +217,10 @@ impl Settings {
             full_blocks: given.has("full-blocks"),
             touches: given.has("touch"),
             debug: given.has("debug"),
+            half_close: given.has("half-close"),
+            delayed_ack,
+            tcp_info: given.has("tcp-info") || given.has("verbose"),
+            cisco: given.has("cisco"),
             buffer_bytes: given.number("length", sizes)?.unwrap_or(codec::BUFFER_BYTES),
             buffers: given.number("buffers", 1..=u64::from(u32::MAX))?.unwrap_or(codec::BUFFERS),
             port: given.number("port", 1..=u16::MAX)?.unwrap_or(codec::PORT),
@@ -201,13 +250,15 @@ impl Settings {
             align: (!self.udp).then_some(self.alignment),
             window: self.window_bytes.map(ByteSize),
             no_delay: (!self.udp && self.no_delay).then_some(true),
+            delayed_ack: self.delayed_ack,
             ..fields(self.udp)
         };
         Plan { host: self.host.clone(), port: self.port, ..plan(fields) }
     }
 
     fn test(self) -> Box<dyn Test> {
-        match (self.transmits(), self.pattern && !self.touches) {
+        let is_simple = self.pattern && !self.touches && !self.half_close;
+        match (self.transmits(), is_simple) {
             (_, false) => Box::new(transfer::Transfer(self)),
             (true, true) => Box::new(client::Sender(self)),
             (false, true) => Box::new(server::Once(self)),
@@ -302,10 +353,14 @@ mod tests {
         let mut given = vec![];
         let mut words = words.split_whitespace();
         while let Some(word) = words.next() {
-            let flag = word.strip_prefix('-').and_then(|rest| rest.chars().next());
-            let opt = PROTOCOL.options.iter().find(|opt| opt.flag == flag).unwrap();
-            let value = match (opt.flag, opt.value) {
-                (None, _) => word,
+            let is_meant = |opt: &&Opt| match opt.form {
+                Form::Letter(letter) => word == format!("-{letter}"),
+                Form::Long => word.strip_prefix("--") == Some(opt.name),
+                Form::Positional => !word.starts_with('-'),
+            };
+            let opt = PROTOCOL.options.iter().find(is_meant).unwrap();
+            let value = match (opt.form, opt.value) {
+                (Form::Positional, _) => word,
                 (_, Some(_)) => words.next().unwrap(),
                 _ => "",
             };
@@ -340,6 +395,10 @@ mod tests {
         assert_eq!((Some(s.alignment), s.debug), (Alignment::new(64, 2), true));
         let receiver = settings("-r -B -T").unwrap();
         assert_eq!((receiver.full_blocks, receiver.touches, receiver.pattern), (true, true, false));
+        let cisco = settings("-r -s --delayed-ack off --tcp-info --cisco").unwrap();
+        let options = cisco.plan.connections[0].transport.tcp_options().unwrap();
+        assert_eq!((options.delayed_ack, cisco.tcp_info, cisco.cisco), (Switch::Off, true, true));
+        assert!(settings("-t -s --half-close h").unwrap().half_close);
         // An option of TCP has no effect on UDP, as in ttcp.
         s.plan.check().unwrap();
         let tcp = settings("-t -s -D h").unwrap();
@@ -368,6 +427,12 @@ mod tests {
             ("-t -s -p 65536 h", "port"),
             ("-t -s -f x h", "format"),
             ("-r -s -b 0", "window"),
+            ("-r -s --half-close", "half-close"),
+            ("-t -s -u --half-close h", "half-close"),
+            ("-t -s --delayed-ack on h", "delayed-ack"),
+            ("-r -s -u --delayed-ack on", "delayed-ack"),
+            ("-r -s --delayed-ack maybe", "delayed-ack"),
+            ("-r -s -u --tcp-info", "tcp-info"),
         ] {
             let refusal = settings(words).unwrap_err();
             assert_eq!(refusal.field.as_deref(), Some(field), "{words}");

@@ -2,7 +2,8 @@
 //! number of sessions and their duration are limited.
 //!
 //! Each stream is a session. The datagrams of one source are a session, which starts with the first data and ends
-//! when nothing has arrived for `QUIET_NS` after a marker. Markers before the first data are ignored.
+//! when nothing has arrived for `QUIET_NS` after a marker. Markers before the first data are ignored. A receiver of a
+//! single test waits for its sender's second datagram (`codec::Candidates`).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,7 +26,7 @@ use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
 use weir_traffic::session::{self, Arrival, End, FlowEvent, WorkerConfig, Workers};
 use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
 
-use super::codec::{self, EndMarker};
+use super::codec::{self, Candidates, EndMarker};
 use super::{Ended, Settings, family, fields, plan, record, text};
 use crate::{Event, ServeConfig, Server, Test};
 
@@ -392,8 +393,8 @@ impl Front {
         let thread = std::thread::Builder::new()
             .name("weir-datagrams".into())
             .spawn(move || {
-                Datagrams { sockets, sources: HashMap::new(), shared: own, plan, tasks }
-                    .run(&poller);
+                let (sources, candidates) = Default::default();
+                Datagrams { sockets, sources, candidates, shared: own, plan, tasks }.run(&poller);
             })
             .map_err(failed)?;
         Ok(Front { shared, thread: Some(thread) })
@@ -428,6 +429,8 @@ impl Source {
 struct Datagrams {
     sockets: Vec<(UdpSocket, SocketAddr)>,
     sources: HashMap<SocketAddr, Source>,
+    /// Of a receiver of a single test: the sources of one datagram.
+    candidates: Candidates<Read>,
     shared: Arc<Shared>,
     plan: Plan,
     tasks: Handle,
@@ -487,28 +490,34 @@ impl Datagrams {
         match source.and_then(|source| source.session.upgrade()) {
             Some(end) if is_marker => end.drain(QUIET_NS),
             Some(end) => end.deliver(FLOW, datagram, arrival),
+            None if self.shared.bounds.total.is_some() => {
+                let read = (datagram.to_vec(), arrival);
+                if let Some(arrived) = self.candidates.add(from, is_marker, read) {
+                    self.open(socket, from, arrived, strays);
+                }
+            }
             // A marker of a test that has ended or has not started.
             None if is_marker => {}
             None => match source.filter(|source| source.is_cut_off(arrival.at_ns)) {
                 // A new session would undo the limit.
                 Some(source) => source.cut_off_ns.store(arrival.at_ns, Ordering::Release),
-                None => self.open(socket, from, (datagram.to_vec(), arrival), strays),
+                None => self.open(socket, from, vec![(datagram.to_vec(), arrival)], strays),
             },
         }
     }
 
-    /// Opens the session of a source with its first data. Over the limit or without a descriptor the datagram is
+    /// Opens the session of a source with its data so far. Over the limit or without a descriptor the datagram is
     /// dropped, and no event names its source, whose address is not verified.
     fn open(
         &mut self,
         socket: usize,
         from: SocketAddr,
-        first: Read,
+        mut early: Vec<Read>,
         strays: &mut VecDeque<(SocketAddr, Read)>,
     ) {
         let Some(session) = self.shared.grant(SessionKind::Datagrams) else { return };
         // All datagrams have the size of the first, except perhaps the last.
-        let size = ByteSize(first.0.len() as u64).into();
+        let size = ByteSize(early.first().map_or(0, |(data, _)| data.len() as u64)).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
         let local = self.sockets[socket].1;
         let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
@@ -517,7 +526,7 @@ impl Datagrams {
             return;
         };
         // Between bind and connect, datagrams of any source may have arrived on it.
-        let (mut batch, mut early) = (RecvBatch::new(MESSAGES, 1 << 16), vec![first]);
+        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
         for _ in 0..STRAYS {
             if batch.recv(&own, RecvMode::DontWait).is_err() {
                 break;

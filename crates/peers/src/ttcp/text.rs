@@ -1,6 +1,6 @@
 //! Output lines of ttcp: the settings, the steps, and the figures of this end.
 
-use weir_model::record::{Record, Tcp};
+use weir_model::record::{CpuEnd, Flow, Record, Tcp};
 
 use super::Settings;
 
@@ -66,44 +66,87 @@ pub(super) fn settings(s: &Settings) -> String {
 /// The figures of the record's end, one line each.
 pub(super) fn figures(s: &Settings, record: &Record) -> Vec<String> {
     let Some(flow) = record.flows.first() else { return vec![] };
-    let sender = flow.sender.as_ref().map(|s| (s.bytes, s.seconds, s.io_calls));
-    let receiver = || flow.receiver.as_ref().map(|r| (r.bytes, r.seconds, r.io_calls));
-    let Some((bytes, seconds, calls)) = sender.or_else(receiver) else { return vec![] };
-    // As in ttcp, so that a zero duration still gives a rate.
-    let seconds = seconds.max(0.001);
-    let tag = tag(s.transmits());
+    let Some(counts) = Counts::of(flow) else { return vec![] };
+    let cpu = record.cpu.as_ref().and_then(|cpu| cpu.local.as_ref());
+    let mut lines = match s.cisco {
+        true => cisco(&counts),
+        false => classic(s, &counts, cpu.filter(|_| s.verbose)),
+    };
+    let tcp = flow.tcp.as_ref().filter(|_| s.tcp_info);
+    lines.extend(tcp.map(|tcp| format!("TCP: {}", tcp_line(tcp))));
+    lines.extend(counts.refused.map(|refused| {
+        let sends = weir_model::counted(refused, "send");
+        format!("{sends} refused and repeated: nothing listens on the port (ICMP port unreachable)")
+    }));
+    lines.into_iter().map(|line| format!("{}: {line}", tag(s.transmits()))).collect()
+}
+
+/// What an end counted.
+struct Counts {
+    bytes: u64,
+    /// As in ttcp at least 1 ms, so that a zero duration still gives a rate.
+    seconds: f64,
+    calls: Option<u64>,
+    /// Sleeps and their time, s.
+    sleeps: Option<(u64, f64)>,
+    refused: Option<u64>,
+}
+
+impl Counts {
+    fn of(flow: &Flow) -> Option<Counts> {
+        let sender = flow.sender.as_ref().map(|s| Counts {
+            bytes: s.bytes,
+            seconds: s.seconds,
+            calls: s.io_calls,
+            sleeps: s.sleeps.zip(s.sleep_seconds),
+            refused: s.refused_sends,
+        });
+        let receiver = || {
+            let r = flow.receiver.as_ref()?;
+            let (bytes, seconds, calls) = (r.bytes, r.seconds, r.io_calls);
+            Some(Counts { bytes, seconds, calls, sleeps: None, refused: None })
+        };
+        let counts = sender.or_else(receiver)?;
+        Some(Counts { seconds: counts.seconds.max(0.001), ..counts })
+    }
+}
+
+/// The lines of classic ttcp; with its CPU time, those of `-v`.
+fn classic(s: &Settings, counts: &Counts, cpu: Option<&CpuEnd>) -> Vec<String> {
+    let (bytes, seconds) = (counts.bytes, counts.seconds);
     let rate = s.unit.show(bytes as f64 / seconds);
-    let mut lines =
-        vec![format!("{tag}: {bytes} bytes in {seconds:.2} real seconds = {rate}/sec +++")];
-    if let Some(cpu) = record.cpu.as_ref().and_then(|cpu| cpu.local.as_ref()).filter(|_| s.verbose)
-    {
+    let mut lines = vec![format!("{bytes} bytes in {seconds:.2} real seconds = {rate}/sec +++")];
+    if let Some(cpu) = cpu {
         let busy = (cpu.process_user_ratio + cpu.process_system_ratio) * cpu.seconds;
         let rate = s.unit.show(bytes as f64 / busy.max(0.001));
-        lines.push(format!("{tag}: {bytes} bytes in {busy:.2} CPU seconds = {rate}/cpu sec"));
+        lines.push(format!("{bytes} bytes in {busy:.2} CPU seconds = {rate}/cpu sec"));
     }
-    if let Some(calls) = calls {
+    if let Some(calls) = counts.calls {
         let each = 1000.0 * seconds / (calls.max(1)) as f64;
         let rate = calls as f64 / seconds;
-        lines.push(format!(
-            "{tag}: {calls} I/O calls, msec/call = {each:.2}, calls/sec = {rate:.2}"
-        ));
+        lines.push(format!("{calls} I/O calls, msec/call = {each:.2}, calls/sec = {rate:.2}"));
     }
-    if s.verbose
-        && let Some(cpu) = record.cpu.as_ref().and_then(|cpu| cpu.local.as_ref())
-    {
+    if let Some(cpu) = cpu {
         let [user, system] =
             [cpu.process_user_ratio, cpu.process_system_ratio].map(|ratio| ratio * cpu.seconds);
         let percent = 100.0 * (cpu.process_user_ratio + cpu.process_system_ratio);
-        lines.push(format!(
-            "{tag}: {user:.1}user {system:.1}sys {:.2}real {percent:.0}%",
-            cpu.seconds
-        ));
+        lines.push(format!("{user:.1}user {system:.1}sys {:.2}real {percent:.0}%", cpu.seconds));
     }
-    if s.verbose
-        && let Some(tcp) = &flow.tcp
-    {
-        lines.push(format!("{tag}: TCP: {}", tcp_line(tcp)));
-    }
+    lines
+}
+
+/// The lines of Cisco IOS.
+fn cisco(counts: &Counts) -> Vec<String> {
+    let Counts { bytes, seconds, .. } = *counts;
+    let (ms, rate) = (1000.0 * seconds, (bytes as f64 / 1024.0 / seconds).floor());
+    let mut lines = vec![format!(
+        "{bytes} bytes in {ms:.0} ms ({seconds:.3} real seconds) (~{rate:.0} kB/s) +++"
+    )];
+    lines.extend(counts.calls.map(|calls| format!("{calls} I/O calls")));
+    lines.extend(counts.sleeps.map(|(sleeps, slept)| {
+        let (all, each) = (1000.0 * slept, 1000.0 * slept / sleeps.max(1) as f64);
+        format!("{sleeps} sleeps ({all:.0} ms total) ({each:.0} ms average)")
+    }));
     lines
 }
 
@@ -123,7 +166,7 @@ fn tcp_line(tcp: &Tcp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{Flow, Receiver, Sender};
+    use weir_model::record::{Receiver, Sender};
 
     fn of(words: &str) -> Settings {
         super::super::tests::settings(words).unwrap()
@@ -147,6 +190,34 @@ mod tests {
                 "ttcp-t: 2048 I/O calls, msec/call = 0.98, calls/sec = 1024.00",
             ]
         );
+    }
+
+    #[test]
+    fn the_lines_of_cisco_have_sleeps_and_no_classic_figures() {
+        // The figures of the source, whose rate is cut off.
+        let sender = Sender {
+            bytes: 67_108_864,
+            seconds: 23.79,
+            io_calls: Some(2048),
+            sleeps: Some(4),
+            sleep_seconds: Some(0.1),
+            refused_sends: Some(3),
+            ..Sender::default()
+        };
+        let flow = Flow { sender: Some(sender), tcp: Some(Tcp::default()), ..Flow::default() };
+        let record = Record { flows: vec![flow], ..Record::default() };
+        let lines = figures(&of("-t -s --cisco h"), &record);
+        assert_eq!(
+            lines[..3],
+            [
+                "ttcp-t: 67108864 bytes in 23790 ms (23.790 real seconds) (~2754 kB/s) +++",
+                "ttcp-t: 2048 I/O calls",
+                "ttcp-t: 4 sleeps (100 ms total) (25 ms average)",
+            ]
+        );
+        // One more line states the refused sends; that of TCP is printed on request.
+        assert_eq!(lines.len(), 4);
+        assert_eq!(figures(&of("-t -s --cisco --tcp-info h"), &record).len(), 5);
     }
 
     #[test]

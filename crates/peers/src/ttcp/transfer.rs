@@ -5,18 +5,20 @@
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_flow::{AlignedBytes, IntervalClock};
-use weir_model::plan::{FlowSpec, Plan};
-use weir_model::record::{Receiver, Record, Sender, Status};
+use weir_model::content::Content;
+use weir_model::plan::{FlowSpec, Plan, Switch};
+use weir_model::record::{Receiver, Record, Sender, Status, Tcp};
 use weir_model::report::FlowReport;
 use weir_net::clock::Clock;
 use weir_net::poll::{Events, Interest, Poller};
 use weir_net::tcp::TcpStream;
+use weir_net::thread::lock;
 use weir_net::udp::{SendFault, UdpSocket};
 use weir_traffic::session::{self, End, WorkerConfig, Workers};
 use weir_traffic::{Failure, Stop, StopReason, TrafficError};
@@ -40,10 +42,17 @@ struct Counts {
     bytes: AtomicU64,
     packets: AtomicU64,
     calls: AtomicU64,
+    /// Waits for room, or for data, and their time, ns.
+    sleeps: AtomicU64,
+    slept_ns: AtomicU64,
+    /// Sends that met an ICMP port unreachable.
+    refused: AtomicU64,
     /// Begin of the first and end of the last send, or first and last arrival, by the thread's clock, ns; 0 before.
     first_ns: AtomicU64,
     last_ns: AtomicU64,
     is_stopped: AtomicBool,
+    /// TCP information at the end.
+    tcp: Mutex<Option<Tcp>>,
 }
 
 impl Counts {
@@ -59,8 +68,22 @@ impl Counts {
         let _ = self.first_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// The end of sending is later than the last send.
+    fn end(&self, now_ns: u64) {
+        self.last_ns.store(now_ns, Ordering::Relaxed);
+    }
+
     fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn slept(&self, ns: u64) {
+        self.sleeps.fetch_add(1, Ordering::Relaxed);
+        self.slept_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_stopped(&self) -> bool {
@@ -100,12 +123,12 @@ impl Socket {
     }
 }
 
-/// A socket, its far end, and the first datagram if that was read.
+/// A socket, its far end, and the datagrams that were read.
 struct Opened {
     socket: Socket,
     peer: SocketAddr,
     spec: FlowSpec,
-    first: Option<Vec<u8>>,
+    early: Vec<Vec<u8>>,
 }
 
 /// Moves data between the socket and a standard stream.
@@ -114,8 +137,12 @@ struct Mover {
     buffer: AlignedBytes,
     /// The far end.
     peer: SocketAddr,
-    /// The first datagram, which was read to learn its source.
-    first: Option<Vec<u8>>,
+    /// The first datagrams, which were read to learn their source.
+    early: Vec<Vec<u8>>,
+    /// Set TCP_QUICKACK to this after each read.
+    quick_ack: Option<bool>,
+    /// After sending, close that direction and wait for the receiver to close.
+    half_close: bool,
     counts: Arc<Counts>,
     clock: Clock,
 }
@@ -152,10 +179,61 @@ impl Mover {
             self.send_all(&poller, filled)?;
             filled = 0;
         }
-        if is_stream { Ok(()) } else { self.send_markers(&poller, codec::END_MARKERS) }
+        match &self.socket {
+            Socket::Stream(socket) => {
+                if self.half_close {
+                    self.wait_for_close(socket)?;
+                }
+                self.note_tcp(socket);
+                Ok(())
+            }
+            Socket::Datagrams(_) => self.send_markers(&poller, codec::END_MARKERS),
+        }
     }
 
-    /// Sends `count` markers. A receiver that is gone is not an error, as in ttcp.
+    fn note_tcp(&self, socket: &TcpStream) {
+        *lock(&self.counts.tcp) = session::tcp_info(socket);
+    }
+
+    /// Closes the sending direction, and waits until the receiver has read everything and closes too.
+    fn wait_for_close(&self, socket: &TcpStream) -> std::io::Result<()> {
+        socket.half_close()?;
+        let poller = self.socket.poller(Interest::READ)?;
+        let mut events = Events::new(1);
+        let mut ignored = [0; 4096];
+        while !self.counts.is_stopped() {
+            match socket.recv(&mut ignored) {
+                Ok(0) => {
+                    self.counts.end(self.clock.monotonic_ns());
+                    break;
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    poller.wait(&mut events, Some(LOOK_NS))?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the poller reports the socket, or for [`LOOK_NS`].
+    fn sleep(&self, poller: &Poller, events: &mut Events) -> std::io::Result<()> {
+        let since_ns = self.clock.monotonic_ns();
+        poller.wait(events, Some(LOOK_NS))?;
+        self.counts.slept(self.clock.monotonic_ns().saturating_sub(since_ns));
+        Ok(())
+    }
+
+    /// Waits for a queue below the socket, which no poller reports.
+    fn pause(&self) {
+        let since_ns = self.clock.monotonic_ns();
+        std::thread::sleep(Duration::from_millis(1));
+        self.counts.slept(self.clock.monotonic_ns().saturating_sub(since_ns));
+    }
+
+    /// Sends `count` markers. A receiver that is gone is not an error, as in ttcp: the report of it that is waiting
+    /// refuses one send.
     fn send_markers(&self, poller: &Poller, count: usize) -> std::io::Result<()> {
         let mut events = Events::new(1);
         for _ in 0..count {
@@ -163,6 +241,7 @@ impl Mover {
                 match SendFault::of(&e) {
                     SendFault::WouldBlock => drop(poller.wait(&mut events, Some(LOOK_NS))?),
                     SendFault::NoBuffers => std::thread::sleep(Duration::from_millis(1)),
+                    SendFault::Refused => self.counts.refused(),
                     _ => break,
                 }
                 if self.counts.is_stopped() {
@@ -185,8 +264,12 @@ impl Mover {
                     self.counts.add(n, self.clock.monotonic_ns());
                 }
                 Err(e) => match SendFault::of(&e) {
-                    SendFault::WouldBlock => drop(poller.wait(&mut events, Some(LOOK_NS))?),
-                    SendFault::NoBuffers => std::thread::sleep(Duration::from_millis(1)),
+                    SendFault::WouldBlock => self.sleep(poller, &mut events)?,
+                    SendFault::NoBuffers => self.pause(),
+                    // Nothing listens on the port now. It concerns an earlier datagram; ttcp does not even see it.
+                    SendFault::Refused if matches!(self.socket, Socket::Datagrams(_)) => {
+                        self.counts.refused();
+                    }
                     _ => return Err(e),
                 },
             }
@@ -199,16 +282,25 @@ impl Mover {
         let poller = self.socket.poller(Interest::READ)?;
         let mut events = Events::new(1);
         let mut silent_since = self.clock.monotonic_ns();
-        if let Some(first) = self.first.take() {
+        for early in std::mem::take(&mut self.early) {
             self.counts.call();
-            self.counts.add(first.len(), silent_since);
-            sink.take(&first)?;
+            if codec::is_marker(&early) {
+                return sink.finish();
+            }
+            self.counts.add(early.len(), silent_since);
+            sink.take(&early)?;
         }
         let mut datagram = vec![0; 1 << 16];
         while !self.counts.is_stopped() {
             self.counts.call();
             let received = match &self.socket {
-                Socket::Stream(socket) => socket.recv(&mut self.buffer),
+                Socket::Stream(socket) => {
+                    // The kernel reverts to delayed acknowledgements by itself.
+                    if let Some(quick) = self.quick_ack {
+                        let _ = socket.set_quickack(quick);
+                    }
+                    socket.recv(&mut self.buffer)
+                }
                 Socket::Datagrams(socket) => match socket.recv_from(&mut datagram) {
                     // Another source is not the sender of this test.
                     Ok((_, from)) if from != self.peer => continue,
@@ -217,7 +309,7 @@ impl Mover {
             };
             let arrived = match (received, &self.socket) {
                 (Err(e), socket) if e.kind() == ErrorKind::WouldBlock => {
-                    poller.wait(&mut events, Some(LOOK_NS))?;
+                    self.sleep(&poller, &mut events)?;
                     let silence_ns = self.clock.monotonic_ns().saturating_sub(silent_since);
                     if matches!(socket, Socket::Datagrams(_)) && silence_ns > SILENCE_NS {
                         sink.finish()?;
@@ -239,7 +331,26 @@ impl Mover {
             self.counts.add(arrived.len(), silent_since);
             sink.take(arrived)?;
         }
+        if let Socket::Stream(socket) = &self.socket {
+            self.note_tcp(socket);
+        }
         sink.finish()
+    }
+}
+
+/// The pattern of `-s`, as much as the buffers of the test hold.
+struct PatternInput {
+    left: u64,
+    at: u64,
+}
+
+impl Read for PatternInput {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        weir_model::content::fill(Content::Ascii, 0, self.at, &mut buffer[..most]);
+        self.at += most as u64;
+        self.left -= most as u64;
+        Ok(most)
     }
 }
 
@@ -322,7 +433,7 @@ impl Test for Transfer {
         let mut say = |what: String| observe(Event::Line(format!("{}: {what}", text::tag(sends))));
         say("socket".into());
         let runtime = crate::runtime()?;
-        let Opened { socket, peer, spec, first } = match sends {
+        let Opened { socket, peer, spec, early } = match sends {
             true => runtime.block_on(connect(&settings, stop))?,
             false => accept(&settings, stop)?,
         };
@@ -346,7 +457,9 @@ impl Test for Transfer {
                 Some(settings.alignment),
             ),
             peer,
-            first,
+            early,
+            quick_ack: settings.delayed_ack.map(|delayed| delayed == Switch::Off),
+            half_close: settings.half_close,
             counts: counts.clone(),
             clock,
         };
@@ -396,8 +509,12 @@ async fn moved(
         block: vec![],
         touches: settings.touches,
     };
+    let pattern = settings.pattern;
+    let input =
+        PatternInput { left: settings.buffers.saturating_mul(settings.buffer_bytes), at: 0 };
     let work = move || {
         let result = match sends {
+            true if pattern => mover.send(input),
             true => mover.send(std::io::stdin().lock()),
             false => mover.receive(sink),
         };
@@ -444,6 +561,9 @@ fn flow(
         bits_per_second,
         packets_per_second,
         io_calls: Some(calls),
+        sleeps: Some(read(&counts.sleeps)),
+        sleep_seconds: Some(read(&counts.slept_ns) as f64 / 1e9),
+        refused_sends: Some(read(&counts.refused)).filter(|refused| *refused > 0),
         method: if udp { "send" } else { "write" }.into(),
         ..Sender::default()
     });
@@ -459,7 +579,8 @@ fn flow(
         method: "copy".into(),
         ..Receiver::default()
     });
-    FlowReport { id: client::FLOW, local, remote, sender, receiver, ..FlowReport::default() }
+    let tcp = lock(&counts.tcp).clone();
+    FlowReport { id: client::FLOW, local, remote, sender, receiver, tcp, ..FlowReport::default() }
 }
 
 fn stopped(reason: StopReason) -> TrafficError {
@@ -474,7 +595,7 @@ async fn connect(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficErro
         for peer in session::resolve(host, &settings.plan).await? {
             let spec = settings.plan.flows(family(peer), u32::MAX).swap_remove(0);
             match open(settings, &spec, peer).await {
-                Ok(socket) => return Ok(Opened { socket, peer, spec, first: None }),
+                Ok(socket) => return Ok(Opened { socket, peer, spec, early: vec![] }),
                 Err(e) => failure = Some(e),
             }
         }
@@ -520,6 +641,7 @@ fn accept(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficError> {
     }
     let mut events = Events::new(16);
     let mut datagram = vec![0; 1 << 16];
+    let mut candidates = codec::Candidates::default();
     loop {
         if let Some(reason) = stop.reason() {
             return Err(stopped(reason));
@@ -530,14 +652,14 @@ fn accept(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficError> {
                 let Ok((n, peer)) = listening.datagrams[at].0.recv_from(&mut datagram) else {
                     continue;
                 };
-                // A marker that starts the test, or one of an earlier test.
-                if codec::is_marker(&datagram[..n]) {
+                let datagram = &datagram[..n];
+                let is_marker = codec::is_marker(datagram);
+                let Some(early) = candidates.add(peer, is_marker, datagram.to_vec()) else {
                     continue;
-                }
+                };
                 let (socket, _) = listening.datagrams.swap_remove(at);
                 let spec = server::spec(&settings.plan, peer);
-                let first = Some(datagram[..n].to_vec());
-                return Ok(Opened { socket: Socket::Datagrams(socket), peer, spec, first });
+                return Ok(Opened { socket: Socket::Datagrams(socket), peer, spec, early });
             }
             let Ok((stream, peer)) = listening.streams[at].accept(true) else { continue };
             if let Some(window) = settings.window_bytes {
@@ -545,7 +667,7 @@ fn accept(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficError> {
                 let _ = stream.set_buffers(window as usize);
             }
             let spec = server::spec(&settings.plan, peer);
-            return Ok(Opened { socket: Socket::Stream(stream), peer, spec, first: None });
+            return Ok(Opened { socket: Socket::Stream(stream), peer, spec, early: vec![] });
         }
     }
 }

@@ -56,11 +56,17 @@ struct Once {
 
 impl Once {
     fn start(transport: &str) -> Once {
+        Once::with(transport, &[])
+    }
+
+    /// The same with more options.
+    fn with(transport: &str, more: &[(&'static str, &'static str)]) -> Once {
         // A port that was free for TCP; UDP uses the same number.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (stop, text) = (Stop::new(), port.to_string());
         let mut options = vec![("receive", ""), ("pattern", ""), ("port", "")];
         options.extend((transport == "udp").then_some(("udp", "")));
+        options.extend(more);
         let own = stop.clone();
         let thread = std::thread::spawn(move || {
             let options: Vec<_> =
@@ -467,4 +473,86 @@ fn a_transmitter_without_a_receiver_fails() {
     let failure = run(&transmit("tcp", &port, &[]), &Stop::new()).1.unwrap_err();
     assert!(matches!(failure.error, TrafficError::Connect { .. }));
     assert_eq!(failure.error.exit_code(), 3);
+}
+
+/// Both receivers: that of the workers, and that which reads each byte.
+const RECEIVERS: [&[(&str, &str)]; 2] = [&[], &[("touch", "")]];
+
+#[test]
+fn a_stray_datagram_does_not_take_the_place_of_the_sender() {
+    for more in RECEIVERS {
+        let receiver = Once::with("udp", more);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.send_to(&[7; 100], ("127.0.0.1", receiver.port)).unwrap();
+        // End markers of another test.
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..5 {
+            other.send_to(&[0; 4], ("127.0.0.1", receiver.port)).unwrap();
+        }
+        let port = receiver.port.to_string();
+        let options = transmit("udp", &port, &[("buffers", "20"), ("length", "1000")]);
+        run(&options, &Stop::new()).1.unwrap();
+        let record = receiver.end().1.unwrap();
+        assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 20_000, "{more:?}");
+    }
+}
+
+#[test]
+fn a_sender_whose_start_marker_was_lost_is_received_whole() {
+    for more in RECEIVERS {
+        for count in [1, 3] {
+            let receiver = Once::with("udp", more);
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            sender.connect(("127.0.0.1", receiver.port)).unwrap();
+            for _ in 0..count {
+                sender.send(&[7; 100]).unwrap();
+            }
+            sender.send(&[0; 4]).unwrap();
+            let record = receiver.end().1.unwrap();
+            let receiver = record.flows[0].receiver.as_ref().unwrap();
+            assert_eq!((receiver.packets, receiver.bytes), (count, 100 * count), "{more:?}");
+        }
+    }
+}
+
+#[test]
+fn a_udp_transmitter_continues_where_nothing_listens() {
+    // A socket that is closed: its port was free a moment ago.
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let options = transmit("udp", &port, &[("buffers", "20"), ("length", "1000")]);
+    let (lines, record) = run(&options, &Stop::new());
+    let record = record.unwrap();
+    let sender = record.flows[0].sender.as_ref().unwrap();
+    assert_eq!((sender.bytes, sender.packets, record.status), (20_000, 20, Status::Complete));
+    let refused = sender.refused_sends.unwrap();
+    assert!(refused > 0, "{sender:?}");
+    let said = |line: &String| line.starts_with(&format!("ttcp-t: {refused} "));
+    assert!(lines.iter().any(said), "{lines:?}");
+    assert!(record.warnings.iter().any(|w| w.code == "port-unreachable"));
+}
+
+#[test]
+fn a_half_close_waits_until_the_receiver_has_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let pause = Duration::from_millis(200);
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut data = vec![];
+        std::io::Read::read_to_end(&mut stream, &mut data).unwrap();
+        std::thread::sleep(pause);
+        data.len()
+    });
+    let options = transmit(
+        "tcp",
+        &port,
+        &[("buffers", "3"), ("half-close", ""), ("tcp-info", ""), ("cisco", "")],
+    );
+    let (lines, record) = run(&options, &Stop::new());
+    let record = record.unwrap();
+    let sender = record.flows[0].sender.as_ref().unwrap();
+    assert_eq!((sender.bytes, receiver.join().unwrap()), (3 * 8192, 3 * 8192));
+    assert!(sender.seconds >= pause.as_secs_f64(), "{sender:?}");
+    assert!(record.flows[0].tcp.as_ref().is_some_and(|tcp| tcp.mss_bytes > 0));
+    assert!(sender.sleeps.is_some() && lines.iter().any(|l| l.contains(" sleeps (")), "{lines:?}");
 }

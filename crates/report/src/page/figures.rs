@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::metric::are_echo;
+use weir_model::metric::{are_echo, are_transfers};
 use weir_model::plan::Direction;
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
@@ -336,6 +336,10 @@ fn over_time(record: &Record) -> Vec<Figure> {
             ("replies", "Replies", "Echo replies in each interval."),
             Axis::new("Replies", "replies_per_second", Quantity::PacketsPerSecond),
         ),
+        false if are_transfers(&record.flows) => (
+            ("transfers", "Transfers", "Transfers completed in each interval."),
+            Axis::new("Transfers", "transfers_per_second", Quantity::TransfersPerSecond),
+        ),
         false => (
             ("transactions", "Transactions", "Transactions completed in each interval."),
             Axis::new("Transactions", "transactions_per_second", Quantity::TransactionsPerSecond),
@@ -528,6 +532,18 @@ const ROUND_TRIP: Times = Times {
     ],
 };
 
+/// Completion times of transfers.
+const COMPLETION_TIME: Times = Times {
+    id: "completion-time",
+    title: "Completion time",
+    key: "completion_time_seconds",
+    of: "transfers",
+    metrics: &[
+        ("response_time", "actual start"),
+        ("response_time_from_scheduled", "scheduled start"),
+    ],
+};
+
 const TIMES: &[Times] = &[
     Times {
         id: "delay",
@@ -560,9 +576,10 @@ const TIMES: &[Times] = &[
 
 /// Histogram, CDF and tail of some times.
 fn distributions(runs: &[(String, &Record)], times: &Times) -> Vec<Figure> {
-    let is_echo = are_echo(runs.iter().flat_map(|(_, record)| &record.flows));
+    let flows = || runs.iter().flat_map(|(_, record)| &record.flows);
     let Times { id, title, key, of, metrics } = match times.id {
-        RESPONSE_TIME if is_echo => &ROUND_TRIP,
+        RESPONSE_TIME if are_echo(flows()) => &ROUND_TRIP,
+        RESPONSE_TIME if are_transfers(flows()) => &COMPLETION_TIME,
         _ => times,
     };
     let mut all = vec![];

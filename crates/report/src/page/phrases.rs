@@ -1,6 +1,6 @@
 //! Sentences about a result: the test, the figures, whether they can be trusted, and the bottleneck.
 
-use weir_model::metric::are_echo;
+use weir_model::metric::{are_echo, are_transfers};
 use weir_model::plan::{Direction, TransportName};
 use weir_model::record::{Crossing, Delay, Flow, Receiver, Record, Status, Sums};
 use weir_model::units::RateLimit;
@@ -55,6 +55,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     for f in &record.flows {
         let what = match &f.transactions {
             Some(_) if f.transport.echoes() => "of echo requests".into(),
+            Some(t) if t.transfers.is_some() => "of transfers".into(),
             Some(t) => format!("of transactions ({})", t.shape),
             None => f.direction.to_string(),
         };
@@ -262,15 +263,15 @@ fn transactions(record: &Record) -> Option<String> {
     let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
     all().next()?;
     let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
-    let has_transfers =
-        flows.iter().all(|f| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some()));
-    let mut text = match rate {
-        Some(rate) => Quantity::TransactionsPerSecond.format(rate),
-        None => "no rate of transactions was measured".into(),
+    let has_transfers = are_transfers(flows.iter().copied());
+    let (quantity, what) = match has_transfers {
+        true => (Quantity::TransfersPerSecond, "transfers"),
+        false => (Quantity::TransactionsPerSecond, "transactions"),
     };
-    if has_transfers {
-        text = text.replace("transactions", "transfers");
-    }
+    let mut text = match rate {
+        Some(rate) => quantity.format(rate),
+        None => format!("no rate of {what} was measured"),
+    };
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
     let is_echo = are_echo(flows.iter().copied());
     if is_echo {
@@ -436,14 +437,22 @@ fn closed_loop_limit(record: &Record) -> String {
         all += places;
         completed += t.completed;
     }
+    let (is_echo, has_transfers) = (are_echo(&record.flows), are_transfers(&record.flows));
     if completed == 0 {
-        return "No transaction was completed.".into();
+        let what = match (is_echo, has_transfers) {
+            (true, _) => "echo request was answered",
+            (_, true) => "transfer was completed",
+            _ => "transaction was completed",
+        };
+        return format!("No {what}.");
     }
     match waited / f64::max(all, f64::MIN_POSITIVE) {
         by_timeout if by_timeout >= MUCH_WAITING => format!(
             "The limit was the loss of requests or responses: {} of the time was spent waiting for responses that did not arrive within the timeout.",
             Quantity::Ratio.format(by_timeout)
         ),
+        _ if has_transfers => "The limit was the number of users, their pauses and the completion time: each started a transfer after its earlier one.".into(),
+        _ if is_echo => "The limit was the round trip: a request was sent when an earlier one had been answered.".into(),
         _ => "The limit was the response time: a request was sent when an earlier one had been answered.".into(),
     }
 }

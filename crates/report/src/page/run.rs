@@ -1,6 +1,6 @@
 //! The page of one run.
 
-use weir_model::metric::are_echo;
+use weir_model::metric::{are_echo, are_transfers};
 use weir_model::plan::Direction;
 use weir_model::record::{ClockRelation, CommandTime, Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
@@ -189,6 +189,7 @@ fn transactions(flows: &[&Flow]) -> [Headline; 2] {
     let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
     let is_echo = are_echo(flows.iter().copied());
+    let has_transfers = are_transfers(flows.iter().copied());
     let answered = if is_echo {
         let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
         let requests = completed.saturating_add(failed);
@@ -201,16 +202,24 @@ fn transactions(flows: &[&Flow]) -> [Headline; 2] {
         )
     } else {
         let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
+        let (what, quantity) = match has_transfers {
+            true => ("Transfers", Quantity::TransfersPerSecond),
+            false => ("Transactions", Quantity::TransactionsPerSecond),
+        };
         Headline::new(
-            "Transactions",
-            rate.map(|rate| Quantity::TransactionsPerSecond.format(rate)),
+            what,
+            rate.map(|rate| quantity.format(rate)),
             format!("{} failed", Quantity::Count.format(failed as f64)),
         )
     };
     let times: Vec<_> = all().filter_map(|t| t.response_time.as_ref()).collect();
     let slowest = times.iter().max_by(|a, b| phrases::middle(a).total_cmp(&phrases::middle(b)));
     let middle = if slowest.is_none_or(|d| d.p50_seconds.is_some()) { "median" } else { "mean" };
-    let time = if is_echo { "Round trip" } else { "Response time" };
+    let time = match is_echo {
+        true => "Round trip",
+        false if has_transfers => "Completion time",
+        false => "Response time",
+    };
     let p99 = slowest.and_then(|d| d.p99_seconds).map(|p99| Quantity::Seconds.format(p99));
     let mut note: Vec<String> = p99.map(|p99| format!("p99 {p99}")).into_iter().collect();
     if times.len() > 1 {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit, are_echo};
+use weir_model::metric::{
+    Definition, End, Group, METRICS, Read, Statistic, Unit, are_echo, are_transfers,
+};
 use weir_model::plan::Direction;
 use weir_model::record::{
     CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, PathDelaySource, Record, Sums,
@@ -61,6 +63,7 @@ fn column_of(m: &Definition, flows: &[Flow]) -> Column {
     let quantity = match quantity(m.unit) {
         // A reply is a packet.
         TransactionsPerSecond if are_echo(flows) => PacketsPerSecond,
+        TransactionsPerSecond if are_transfers(flows) => TransfersPerSecond,
         quantity => quantity,
     };
     let column = figures(m.label_of(flows), quantity);
@@ -379,7 +382,11 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
 
 /// Transactions of each flow that consists of them.
 pub(super) fn transactions(record: &Record) -> Option<Grid> {
-    let what = if are_echo(&record.flows) { "Echo requests" } else { "Transactions" };
+    let what = match are_echo(&record.flows) {
+        true => "Echo requests",
+        false if are_transfers(&record.flows) => "Transfers",
+        false => "Transactions",
+    };
     let mut grid = Grid::new(
         &caption(&format!("{what} of each flow"), record.flows.len()),
         flow_columns()
@@ -447,6 +454,8 @@ pub(super) fn endpoints(record: &Record) -> Grid {
             figures("Bytes each", Count),
             Column::text("Sent by"),
             figures("Calls", Count),
+            figures("Sleeps", Count),
+            figures("Asleep", Seconds),
             figures("Datagrams a message", Number),
             figures("Buffer", Bytes).group("buffer"),
             Column::text("Received by"),
@@ -463,6 +472,8 @@ pub(super) fn endpoints(record: &Record) -> Grid {
             f.payload_bytes.into(),
             Cell::code(s.map_or("", |s| &s.method)),
             s.and_then(|s| s.io_calls).into(),
+            s.and_then(|s| s.sleeps).into(),
+            s.and_then(|s| s.sleep_seconds).into(),
             s.and_then(|s| s.segments_per_message).into(),
             s.and_then(|s| s.buffer_bytes).into(),
             Cell::code(r.map_or("", |r| &r.method)),

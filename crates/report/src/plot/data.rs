@@ -117,6 +117,7 @@ impl From<&Axis> for FigureAxis {
             Quantity::BitsPerSecond => "bits_per_second",
             Quantity::PacketsPerSecond => "packets_per_second",
             Quantity::TransactionsPerSecond => "transactions_per_second",
+            Quantity::TransfersPerSecond => "transfers_per_second",
             Quantity::BytesPerSecond => "bytes_per_second",
             Quantity::Bytes => "bytes",
             Quantity::Ratio => "ratio",

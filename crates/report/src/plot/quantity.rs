@@ -14,6 +14,8 @@ pub enum Quantity {
     PacketsPerSecond,
     /// A rate, in transactions/s.
     TransactionsPerSecond,
+    /// A rate, in transfers/s.
+    TransfersPerSecond,
     /// A rate, in bytes per second, shown in kB/s (1000 bytes), as studies do.
     BytesPerSecond,
     /// A volume in bytes; prefixes are powers of 1024.
@@ -53,6 +55,9 @@ impl Quantity {
             }
             Quantity::TransactionsPerSecond => {
                 &[(1.0, "transactions/s"), (1e3, "ktransactions/s"), (1e6, "Mtransactions/s")]
+            }
+            Quantity::TransfersPerSecond => {
+                &[(1.0, "transfers/s"), (1e3, "ktransfers/s"), (1e6, "Mtransfers/s")]
             }
             Quantity::BytesPerSecond => &[(1e3, "kB/s")],
             Quantity::Bytes => &[

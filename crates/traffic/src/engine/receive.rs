@@ -253,10 +253,6 @@ fn receive(
                 }
             }
             let Some(state) = &mut state else { continue };
-            // Requested only of datagrams that are sent as ECN-capable.
-            if let Some(tos) = message.tos {
-                state.note_ecn(tos, message.datagrams().count() as u64);
-            }
             let at = match (message.kernel_realtime_ns, map) {
                 // Not later than now: a stamp from before a step of the clock may be.
                 (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
@@ -266,6 +262,10 @@ fn receive(
                     now
                 }
             };
+            // Requested only of datagrams that are sent as ECN-capable.
+            if let Some(tos) = message.tos {
+                state.note_ecn(tos, message.datagrams().count() as u64, at);
+            }
             let coalesced =
                 message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
             match &mut log {

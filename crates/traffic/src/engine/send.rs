@@ -309,13 +309,14 @@ fn serve(
             let datagrams =
                 if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
             state.sent(datagrams, sent.messages as u32, now);
-            state.called(1, 0);
+            state.called(1);
             state.scheduled(class);
             Some(next_due(&mut state, now))
         }
         Err(error) => match SendFault::of(&error) {
             SendFault::WouldBlock | SendFault::NoBuffers => {
-                state.called(1, 1);
+                state.called(1);
+                state.waits(now);
                 flow.is_retrying = true;
                 Some(now + RETRY_NS)
             }
@@ -325,7 +326,7 @@ fn serve(
                 Some(now)
             }
             SendFault::Unreachable => {
-                state.called(1, 0);
+                state.called(1);
                 flow.is_retrying = true;
                 let since = flow.unreachable.get_or_insert((now, error)).0;
                 if now.saturating_sub(since) <= UNREACHABLE_NS {
@@ -336,7 +337,8 @@ fn serve(
             }
             // The peer's socket is closed for now: the control connection shows whether it stays so.
             SendFault::Refused => {
-                state.called(1, 0);
+                state.called(1);
+                state.refused();
                 flow.is_retrying = true;
                 Some(now + 10 * RETRY_NS)
             }

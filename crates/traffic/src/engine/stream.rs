@@ -425,14 +425,16 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 slot.is_partial = slot.left > 0;
                 turn += sent;
                 state.wrote(sent, slot.left == 0, now);
-                state.called(1, 0);
+                state.called(1);
                 if sent < offered && !*zero_copy {
                     // The socket is full: another call would only return an error.
+                    state.waits(now);
                     return Outcome::Blocked;
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                state.called(1, 0);
+                state.called(1);
+                state.waits(now);
                 return Outcome::Blocked;
             }
             Err(e) => {

@@ -51,6 +51,10 @@ fn each_direction_transfers_whole_volumes_of_any_size() {
             let transfers = t.transfers.as_ref().unwrap();
             assert_eq!((t.completed, t.failed), (20, 0), "{direction} {volume} {:?}", t.failures);
             assert_eq!(bytes(flow), [transfers.completed_bytes; 2], "{direction} {volume}");
+            // Both ends count transfers.
+            let ends = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+            assert_eq!((ends.0.packets, ends.1.packets), (20, 20), "{direction} {volume}");
+            assert_eq!((ends.0.io_calls, ends.1.io_calls), (None, None));
             assert_eq!(transfers.classes.iter().map(|c| c.completed).sum::<u64>(), 20);
             assert_eq!(t.setup_time.as_ref().unwrap().count, 20);
             assert_eq!(flow.direction, direction);

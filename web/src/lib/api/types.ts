@@ -3768,15 +3768,20 @@ export interface components {
             };
             /** @description The last two bounds of the search: no confidence. */
             bounds?: components["schemas"]["Bounds"] | null;
+            /**
+             * @description Stable name of the conclusion of a comparison of contents: `compresses`, `no-sign` or `undecided`; absent for
+             *     other figures.
+             */
+            code?: string | null;
             /** @description The tool or the host limited it. */
             host_limited?: boolean;
-            /** @description Its confidence interval: of a saturation point by bootstrap. */
+            /** @description Its confidence interval: of a saturation point by bootstrap, of a content ratio by Welch's test of logarithms. */
             interval?: components["schemas"]["Confidence"] | null;
             /** @description Its name: `throughput`, `saturation point`, `latency at throughput`. */
             name: string;
             /** @description Its meaning, or why there is no figure. */
             text?: string;
-            /** @description Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`. */
+            /** @description Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`, `number`. */
             unit: string;
             /**
              * Format: double
@@ -6554,7 +6559,7 @@ export interface components {
             missed_slots?: number | null;
             /**
              * Format: uint64
-             * @description Datagrams, or writes to a stream.
+             * @description Datagrams, writes to a stream, requests, or transfers that were started.
              * @default 0
              */
             packets: number;
@@ -6563,13 +6568,14 @@ export interface components {
              * @description Packet rate; absent when the payload rate is.
              */
             packets_per_second?: number | null;
-            /**
-             * Format: uint64
-             * @description Sends refused by a full queue below the socket (ENOBUFS), and retried.
-             */
-            queue_full?: number | null;
             /** @description Changes of the rate while it sent. */
             rate_changes?: components["schemas"]["RateChange"][];
+            /**
+             * Format: uint64
+             * @description Datagrams refused because the receiver's host reported that nothing listens on the port (ICMP port unreachable),
+             *     and repeated; absent for none.
+             */
+            refused_sends?: number | null;
             /**
              * Format: double
              * @description Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
@@ -6588,6 +6594,16 @@ export interface components {
              * @description Mean number of datagrams per super-packet; above 1 they leave coalesced.
              */
             segments_per_message?: number | null;
+            /**
+             * Format: double
+             * @description Total time of these waits.
+             */
+            sleep_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Times that sending waited, because the socket or a queue below it was full (ttcp: sleeps).
+             */
+            sleeps?: number | null;
             /** @description Spacing accuracy of a paced sender. */
             spacing?: components["schemas"]["Spacing"] | null;
             /**
@@ -6953,7 +6969,7 @@ export interface components {
             code?: string | null;
             /** @description Its expectations. */
             expectations?: components["schemas"]["Judged"][];
-            /** @description What a search found. */
+            /** @description What a search found, or the ratio of a comparison of contents. */
             found?: components["schemas"]["Found"][];
             /** @description The user or the system interrupted it: unfinished steps have no result. */
             interrupted?: boolean;
@@ -7321,6 +7337,11 @@ export interface components {
         };
         /** @description A sweep. */
         SweepStep: {
+            /**
+             * @description Compares the rates of compressible and incompressible content, which shows compression on the path. `over` is
+             *     then the one axis `content=zeros,random`, `runs` is 2 or more, and the test has one direction.
+             */
+            compare_content?: boolean;
             /** @description Laws to set in an emulator before each run. */
             impair?: components["schemas"]["ImpairStep"] | null;
             /** @description Runs the points in the order of the axes, not shuffled. */

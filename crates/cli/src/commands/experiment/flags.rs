@@ -9,6 +9,7 @@ use crate::commands::test::flags::flag_of_field;
 /// Fields of a scenario, of its only step and of that step's action, and the flags that set them.
 const FLAGS: &[(&str, &str)] = &[
     ("over", "--over"),
+    ("compare_content", "--compare-content"),
     ("expect", "--expect"),
     ("metrics", "--metric"),
     ("runs", "--runs"),

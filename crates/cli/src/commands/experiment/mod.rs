@@ -98,7 +98,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
     ];
     let connect_timeout = line.args.general.connect_timeout;
     let without_effect = [
-        (line.args.later.is_repeated(), "--runs, --precision and --confidence"),
+        (line.args.later.is_repeated(), "--runs, --precision, --confidence and --compare-content"),
         (!output.label.is_empty(), "--label"),
         (output.no_store, "--no-store"),
         (line.args.measure.nominal == Some(Nominal::Auto), "--nominal auto"),
@@ -180,7 +180,7 @@ mod tests {
         for (line, field, accepted) in [
             ("--start-at monotonic:9", "--start-at", OWN_FIELD),
             ("--json", "--json", OWN_FIELD),
-            ("--runs 3", "--runs, --precision and --confidence", OWN_FIELD),
+            ("--runs 3", "--runs, --precision, --confidence and --compare-content", OWN_FIELD),
             ("--label a=b", "--label", OWN_FIELD),
             ("--no-store", "--no-store", OWN_FIELD),
             ("--connect-timeout 1s", "--connect-timeout", OWN_FIELD),

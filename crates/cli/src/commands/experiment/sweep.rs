@@ -119,6 +119,9 @@ pub(crate) struct GridArgs {
     /// The control socket of a running emulator that gets the laws
     #[arg(long, value_name = "PATH", conflicts_with = "lab")]
     emulator: Option<PathBuf>,
+    /// `--compare-content` of `weir test`.
+    #[arg(skip)]
+    compare_content: bool,
 }
 
 /// Runs the command.
@@ -162,10 +165,10 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
     if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
         return Err(CliError::flag(flag, "given with --runs", "one run"));
     }
-    let repeat = RepeatArgs {
-        runs: args.later.runs,
-        confidence: args.later.confidence,
-        precision: args.later.precision,
+    let LaterArgs { runs, confidence, precision, compare_content, file: _ } = args.later;
+    let runs = match (runs, precision) {
+        (None, None) if compare_content => Some(CONTENT_RUNS),
+        _ => runs,
     };
     let result = ResultArgs {
         json: output.json,
@@ -178,11 +181,13 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         id: None,
     };
     let sweep = GridArgs {
-        runs: repeat.runs,
+        over: compare_content.then(|| SweepStep::CONTENTS.into()).into_iter().collect(),
+        compare_content,
+        runs,
         // A limit for tests that never become precise enough.
-        max_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(0).max(100)),
-        confidence: repeat.confidence,
-        precision: repeat.precision,
+        max_runs: precision.map(|_| runs.unwrap_or(0).max(100)),
+        confidence,
+        precision,
         ..GridArgs::default()
     };
     let test = TestArgs { later: LaterArgs::default(), ..args };
@@ -192,11 +197,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
     execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &result, command)
 }
 
-struct RepeatArgs {
-    runs: Option<u32>,
-    confidence: Option<f64>,
-    precision: Option<f64>,
-}
+/// Default of `--runs` with `--compare-content`.
+const CONTENT_RUNS: u32 = 5;
 
 /// A scenario with one step that repeats a test at each point of a grid. `name` is the name of both, `file` the text of
 /// `--plan`.
@@ -248,7 +250,8 @@ fn scenario(
         let accepted = "--key-file or WEIR_KEY: a repeated test is stored in a file";
         return Err(CliError::flag(flag, given, accepted));
     }
-    let title = test.output.title.clone().unwrap_or_else(|| match grid.over.is_empty() {
+    let is_test = grid.over.is_empty() || grid.compare_content;
+    let title = test.output.title.clone().unwrap_or_else(|| match is_test {
         true => title_of(&grid, &test.host),
         false => name.into(),
     });
@@ -281,6 +284,7 @@ fn scenario(
         runs: grid.runs,
         max_runs: grid.max_runs,
         precision_percentage: grid.precision,
+        compare_content: grid.compare_content,
         in_order: grid.in_order,
         repeat_host_limited: grid.repeat_host_limited,
         pause: grid.pause,
@@ -343,6 +347,10 @@ fn title_of(grid: &GridArgs, hosts: &[String]) -> String {
     let test = match hosts {
         [] => "test".into(),
         hosts => format!("test of {}", hosts.join(", ")),
+    };
+    let test = match grid.compare_content {
+        true => format!("{test}, zeros against random bytes"),
+        false => test,
     };
     match (grid.precision, grid.runs) {
         (Some(percentage), _) => format!("{test}, repeated to ± {percentage} %"),

@@ -210,6 +210,9 @@ pub(crate) struct RunArgs {
     /// Print the report at the end as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Post the counters of each flow to an OpenTelemetry collector every 10 s and at the end (OTLP/HTTP with JSON)
+    #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with = "pcap_in")]
+    pub(crate) otlp: Option<String>,
     /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,

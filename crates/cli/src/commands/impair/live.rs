@@ -17,7 +17,8 @@ use weir_net::thread::lock;
 use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
-use super::text;
+use super::{figures, text};
+use crate::commands::exporter::{self, OtlpService};
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
@@ -28,12 +29,15 @@ use crate::terminal::style;
 
 /// Interval at which signals, alarms and the time are checked.
 const LOOK: Duration = Duration::from_millis(50);
+/// Interval of exports to a collector.
+const EXPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs the command until its time is over, a signal arrives, or an interface is removed.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B"));
     };
+    args.otlp.as_deref().map_or(Ok(()), exporter::check_otlp)?;
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let job = EmulatorJob {
         link: Some(args.link.name().to_owned()),
@@ -48,7 +52,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         real_time: !args.no_real_time,
         ..EmulatorJob::new([a.clone(), b.clone()], args.impairment()?)
     };
-    emulate(job, if args.json { Form::Json } else { Form::Text }).map_err(with_flag)
+    let form = if args.json { Form::Json } else { Form::Text };
+    emulate(job, form, args.otlp.as_deref()).map_err(with_flag)
 }
 
 /// Adds the overriding flag to the refusal of an interface.
@@ -74,8 +79,8 @@ pub(super) enum Form {
     Events,
 }
 
-/// Runs an emulator; returns the exit code.
-pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
+/// Runs an emulator; returns the exit code. `otlp` is the URL of a collector that gets its counters.
+pub(super) fn emulate(job: EmulatorJob, form: Form, otlp: Option<&str>) -> Result<i32, CliError> {
     let [a, b] = &job.interfaces;
     let link = match &job.link {
         None => LinkMode::Auto,
@@ -123,6 +128,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     let mut emulator = Emulator::start(config)?;
     settle(&leftovers);
     let stop = Stop::new();
+    let otlp = otlp.map(exporter::start_otlp_service).transpose()?;
     let remote = emulator.remote().clone();
     crate::job::on_set(move |impairment| {
         remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
@@ -169,7 +175,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
             "--keepalive-timeout without a control socket: all laws end after that time",
         );
     }
-    let why = watch(&stop, emulator.remote(), until, keepalive);
+    let why = watch(&stop, emulator.remote(), until, keepalive, otlp.as_ref());
     // From now on a second request to stop ends the emulator immediately.
     let over = Arc::new(AtomicBool::new(false));
     let second_stop = end_on_second_stop(&stop, emulator.remote(), over.clone());
@@ -188,6 +194,10 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         Form::Events => {
             emit(&Event::Result(serde_json::to_value(&ending.report).map_err(internal)?));
         }
+    }
+    if let Some(otlp) = otlp {
+        otlp.set(figures::series(&ending.report));
+        exporter::finish_otlp_service(otlp, &stop);
     }
     super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::service_exit_code))
 }
@@ -265,14 +275,16 @@ fn clean_up(leftovers: &Weak<Mutex<Leftovers>>) {
     drop(leftovers.restoration.take());
 }
 
-/// Waits for the end and prints alarms in the meantime.
+/// Waits for the end; prints alarms and exports counters in the meantime.
 fn watch(
     stop: &Stop,
     remote: &Remote,
     until: Option<Instant>,
     keepalive_timeout: Option<(LastContact, Duration)>,
+    otlp: Option<&OtlpService>,
 ) -> Option<StopReason> {
     let mut seen = 0;
+    let mut export_at = Instant::now() + EXPORT_EVERY;
     let mut released = false;
     loop {
         if let Some((contact, time)) = &keepalive_timeout {
@@ -299,6 +311,11 @@ fn watch(
             return Some(reason);
         }
         let now = Instant::now();
+        if let Some(otlp) = otlp.filter(|_| now >= export_at) {
+            export_at = now + EXPORT_EVERY;
+            // An error means that it has ended.
+            remote.report().iter().for_each(|report| otlp.set(figures::series(report)));
+        }
         if remote.has_ended() || until.is_some_and(|until| now >= until) {
             return None;
         }

@@ -7,6 +7,7 @@ mod control;
 pub(crate) use control::running;
 mod datagrams;
 mod exec;
+mod figures;
 pub(crate) mod files;
 mod live;
 mod outward;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
 
 /// Runs a job of `weir job`.
 pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
-    live::emulate(job, live::Form::Events)
+    live::emulate(job, live::Form::Events, None)
 }
 
 /// The outcome after the report was printed: `code`, or the error. With `--json` the report is the only object on stdout;

@@ -2,6 +2,7 @@
 
 mod args;
 mod daemon;
+mod figures;
 mod output;
 mod peers;
 mod speed;
@@ -13,6 +14,7 @@ pub(crate) use args::ServeArgs;
 
 use weir_jobs::{Event, ServeJob};
 
+use crate::commands::exporter;
 use crate::engine::{self, ServerConfig, ServerEvent, Stop, StopReason, TrafficError};
 use crate::error::CliError;
 use crate::job::{emit, warn};
@@ -20,6 +22,7 @@ use crate::key;
 use crate::output::Sink;
 use crate::signals;
 use daemon::PidFile;
+use figures::SessionSums;
 use output::EventFormat;
 
 /// Runs the command until it is stopped or, with `-1`, its client is served.
@@ -48,9 +51,17 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     let peers = peers::open(&job, &config)?;
     let mut head: Vec<Event> = peers.iter().map(peers::Listening::event).collect();
     head.extend(speed.as_ref().map(speed::Serving::event));
+    let otlp = args.output.otlp.as_deref().map(exporter::start_otlp_service).transpose()?;
+    let mut sums = SessionSums::default();
     let ended = answer(args, &mut sink, &head, |observe| {
-        serve_all(config, &stop, peers, engine::serve, observe)
+        serve_all(config, &stop, peers, engine::serve, &mut |event| {
+            if let Some(otlp) = otlp.as_ref().filter(|_| sums.add(&event)) {
+                otlp.set(sums.series());
+            }
+            observe(event);
+        })
     });
+    otlp.into_iter().for_each(|otlp| exporter::finish_otlp_service(otlp, &stop));
     drop(speed);
     ended?;
     if let Some(failure) = sink.failure() {

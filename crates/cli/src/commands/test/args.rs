@@ -478,7 +478,7 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
-    /// Run the test N times: mean, variance and confidence interval; with --precision, the first stage [default there: 10]
+    /// Run the test N times: mean, variance and confidence interval; with --precision, the first stage [default there: 10; with --compare-content: 5]
     #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=values::MAX_RUNS))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
@@ -488,6 +488,10 @@ pub(crate) struct LaterArgs {
     /// deviation of the first runs determines the number (Stein's two stages), at most 100
     #[arg(long, value_name = "PERCENT", value_parser = values::percentage)]
     pub(crate) precision: Option<f64>,
+    /// Run the test with zeros and with random bytes, N times each (--runs), in shuffled order: the ratio of the two rates
+    /// shows whether the path compresses. For one direction; the rate must be limited by the path, so without -b
+    #[arg(long, conflicts_with_all = ["file", "bidir", "shape", "rr", "transfers", "icmp", "content"])]
+    pub(crate) compare_content: bool,
     /// The same as --content file:FILE
     #[arg(short = 'F', long = "file", value_name = "FILE", help_heading = "Traffic", conflicts_with_all = ["content", "replay", "plan", "profile"])]
     pub(crate) file: Option<PathBuf>,
@@ -496,7 +500,10 @@ pub(crate) struct LaterArgs {
 impl LaterArgs {
     /// Whether the test is repeated.
     pub(crate) fn is_repeated(&self) -> bool {
-        self.runs.is_some() || self.precision.is_some() || self.confidence.is_some()
+        self.runs.is_some()
+            || self.precision.is_some()
+            || self.confidence.is_some()
+            || self.compare_content
     }
 }
 

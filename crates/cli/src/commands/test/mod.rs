@@ -1,8 +1,6 @@
 //! `weir test`: makes a plan from flags, runs it, prints its events and stores its record.
 
 pub(crate) mod args;
-#[cfg_attr(not(target_os = "linux"), path = "exporter_absent.rs")]
-mod exporter;
 pub(crate) mod flags;
 mod hooks;
 pub(crate) mod live;
@@ -366,7 +364,7 @@ fn execute(
     if let Some(record) = &record {
         job.outputs.finish(record, stored);
     }
-    job.outputs.end_exports();
+    job.outputs.end_exports(stop);
     let code = match (&error, &record) {
         (Some(error), _) => error.exit_code(),
         (None, Some(record)) => exit_code(record, stop),

@@ -15,10 +15,10 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
-use super::exporter::{self, Exporter, OtlpExporter};
 use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
-use crate::engine::Address;
+use crate::commands::exporter::{self, Exporter, OtlpExporter};
+use crate::engine::{Address, Stop};
 use crate::error::{CliError, chain, error_object};
 use crate::job::{report_error, warn};
 use crate::output::Sink;
@@ -306,9 +306,9 @@ impl Outputs {
         self.live = None;
     }
 
-    /// The result is stored and shown. A collector that does not answer delays only what follows.
-    pub(crate) fn end_exports(&mut self) {
-        self.otlp.take().into_iter().for_each(exporter::finish_otlp);
+    /// The result is stored and shown. A collector that does not answer delays only what follows, until a further stop.
+    pub(crate) fn end_exports(&mut self, stop: &Stop) {
+        self.otlp.take().into_iter().for_each(|otlp| exporter::finish_otlp(otlp, stop));
     }
 
     /// The record is available, complete or partial.

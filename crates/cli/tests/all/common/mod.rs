@@ -3,7 +3,8 @@
 // Not every test uses each helper; a helper that fails is a failed test.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -452,4 +453,30 @@ pub(crate) fn checkpointed_runs(home: &Path) -> usize {
         .lines()
         .filter(|line| line.starts_with(r#"{"key":"#))
         .count()
+}
+
+/// A collector for OTLP on a listener: its URL, and the bodies that it gets.
+pub(crate) fn collector(listener: TcpListener) -> (String, std::sync::mpsc::Receiver<Value>) {
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (bodies, posted) = std::sync::mpsc::channel();
+    // Until the test ends; the thread then waits for a connection that does not come.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut length = 0;
+            for line in reader.by_ref().lines().map(Result::unwrap) {
+                if let Some(n) = line.strip_prefix("Content-Length: ") {
+                    length = n.parse().unwrap();
+                }
+                if line.is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            let _ = bodies.send(serde_json::from_slice(&body).unwrap());
+        }
+    });
+    (url, posted)
 }

@@ -31,6 +31,7 @@ use super::{Options, ScenarioError, ScenarioEvent, plans};
 mod background;
 mod command;
 mod compare;
+mod content;
 mod losses;
 mod runs;
 mod search;
@@ -40,6 +41,7 @@ mod together;
 use command::BackgroundCommand;
 pub use compare::is_installed;
 pub(super) use compare::{check_compare, compared};
+pub(super) use content::check as check_content;
 pub(super) use search::check_search;
 
 /// Default metrics of a sweep.

@@ -212,6 +212,7 @@ fn further_figures(
             interval: None,
             bounds: None,
             host_limited: run.host_limited,
+            code: None,
             text: "of the trial at this rate".into(),
         })
     };

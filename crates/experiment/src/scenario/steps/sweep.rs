@@ -17,12 +17,18 @@ impl<'d> Inner<'d, '_, '_> {
         let options = execution.options;
         let axes = check_axes(&sweep.over, self.name)?;
         let all = points(&axes);
-        let metrics = self.metrics(&sweep.metrics)?;
+        let mut metrics = self.metrics(&sweep.metrics)?;
+        if sweep.compare_content {
+            let rate = content::METRIC.parse()?;
+            if !metrics.contains(&rate) {
+                metrics.push(rate);
+            }
+        }
         let repeat = Repetition::of(sweep, execution.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
         let change = sweep.impair.is_some();
         let (mut losses, mut given_up) = (PeerLosses::of(all.len(), change), false);
-        let mut probed = None;
+        let (mut probed, mut planned) = (None, None);
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
         // Number of runs of all points, as far as known.
@@ -50,6 +56,7 @@ impl<'d> Inner<'d, '_, '_> {
                     options.parse_flags,
                     self.name,
                 )?;
+                planned = content::planned_rate(&plan);
                 for attempt in 0..=sweep.repeat_host_limited {
                     let key = format!("{}|{}#{repetition}.{attempt}", self.path, key(&all[i]));
                     let is_old = lock(&execution.checkpoint).done(&key).is_some();
@@ -147,6 +154,9 @@ impl<'d> Inner<'d, '_, '_> {
         out.points = self.points(&all, &out.runs, repeat.intervals(&first));
         for (point, series) in out.points.iter_mut().zip(&series) {
             point.precision = repeat.precision(series, &first);
+        }
+        if sweep.compare_content {
+            out.found.push(content::compared(&out.runs, planned, execution.confidence()));
         }
         self.close_on(out, change);
         // A point that can't be simulated neither reaches nor misses the precision.

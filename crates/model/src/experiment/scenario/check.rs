@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, ImpairStep, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, TestStep, Values,
-    inside, nearest, refuse, test_plan,
+    Action, ImpairStep, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, SweepStep, TestStep,
+    Values, inside, nearest, refuse, test_plan,
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
@@ -210,6 +210,20 @@ impl Scenario {
                 let own = check_axes(&sweep.over, &at)?;
                 check_runs(sweep.runs, &format!("{at}.runs"))?;
                 check_runs(sweep.max_runs, &format!("{at}.max_runs"))?;
+                if sweep.compare_content && sweep.over != [SweepStep::CONTENTS] {
+                    let given = format!("{:?} with compare_content", sweep.over);
+                    let only = format!("the one axis {:?}", SweepStep::CONTENTS);
+                    return refuse(&format!("{at}.over"), &given, &only);
+                }
+                let is_single = sweep.precision_percentage.is_none() && sweep.runs.unwrap_or(1) < 2;
+                if sweep.compare_content && is_single {
+                    let given = "1 with compare_content";
+                    return refuse(
+                        &format!("{at}.runs"),
+                        given,
+                        "2 or more: an interval needs them",
+                    );
+                }
                 if sweep.repeat_host_limited > MAX_AGAIN {
                     return refuse(
                         &format!("{at}.repeat_host_limited"),

@@ -193,6 +193,10 @@ pub struct SweepStep {
     /// interval (Stein's two stages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
+    /// Compares the rates of compressible and incompressible content, which shows compression on the path. `over` is
+    /// then the one axis `content=zeros,random`, `runs` is 2 or more, and the test has one direction.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub compare_content: bool,
     /// Runs the points in the order of the axes, not shuffled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_order: bool,
@@ -210,6 +214,11 @@ pub struct SweepStep {
     /// Laws to set in an emulator before each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<ImpairStep>,
+}
+
+impl SweepStep {
+    /// The axis of a comparison of contents: the compressible one first.
+    pub const CONTENTS: &str = "content=zeros,random";
 }
 
 fn is_none_or_zero(n: &u32) -> bool {

@@ -1,7 +1,7 @@
 //! Lines about sending: TCP, pacing, and the system calls used.
 
 use weir_model::counted;
-use weir_model::record::{Flow, RateChange};
+use weir_model::record::{Flow, RateChange, TcpSample};
 
 use super::{Items, pps, spread};
 use crate::number::{duration, percent, significant, volume};
@@ -62,6 +62,29 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
             Some(format!("{segments} retransmitted, mean rtt {rtt}"))
         },
     );
+    if items.options.verbose {
+        items.per_flow("Limited by", flows, |f| limits(&f.tcp_samples), |_| None);
+    }
+}
+
+/// Maximum number of printed periods of [`limits`].
+const MAX_PERIODS: usize = 12;
+
+/// What limited a stream over time, by its samples: each period ends at the time stated.
+fn limits(samples: &[TcpSample]) -> Option<String> {
+    let named = samples.iter().filter(|sample| sample.limited_by.is_some());
+    let samples: Vec<&TcpSample> = named.collect();
+    let periods: Vec<_> = samples.chunk_by(|a, b| a.limited_by == b.limited_by).collect();
+    let shown = periods.iter().take(MAX_PERIODS).filter_map(|period| {
+        let last = period.last()?;
+        let limit = clean(last.limited_by.as_deref()?);
+        Some(format!("{limit} until {}", duration(last.at_seconds)))
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if let Some(more) = periods.len().checked_sub(MAX_PERIODS).filter(|more| *more > 0) {
+        text += &format!(", {} more", counted(more as u64, "period"));
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
@@ -163,12 +186,16 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
     }
     let end = |what: &str,
                method: &str,
-               calls: Option<u64>,
+               calls: Option<(u64, f64)>,
                segments: Option<f64>,
                buffer: Option<u64>| {
         let mut text = format!("{what} by {}", clean(method));
-        if let Some(calls) = calls {
+        if let Some((calls, seconds)) = calls {
             text += &format!(", {}", counted(calls, "call"));
+            if calls > 0 && seconds > 0.0 {
+                let (each, rate) = (seconds / calls as f64, calls as f64 / seconds);
+                text += &format!(" ({} each, {}/s)", duration(each), significant(rate));
+            }
         }
         if let Some(segments) = segments {
             text += &format!(", {} datagrams a message", significant(segments));
@@ -187,15 +214,32 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
                 parts.push(end(
                     "sent",
                     &s.method,
-                    s.io_calls,
+                    s.io_calls.map(|calls| (calls, s.seconds)),
                     s.segments_per_message,
                     s.buffer_bytes,
                 ));
+                if let (Some(sleeps), Some(time)) = (s.sleeps, s.sleep_seconds) {
+                    parts.push(format!(
+                        "{} of {} in all",
+                        counted(sleeps, "sleep"),
+                        duration(time)
+                    ));
+                }
+                if let Some(refused) = s.refused_sends {
+                    parts.push(format!(
+                        "{} refused by ICMP port unreachable",
+                        counted(refused, "send")
+                    ));
+                }
             }
             if let Some(r) = &f.receiver {
-                let p =
-                    end("received", &r.method, r.io_calls, r.segments_per_message, r.buffer_bytes);
-                parts.push(p);
+                parts.push(end(
+                    "received",
+                    &r.method,
+                    r.io_calls.map(|calls| (calls, r.seconds)),
+                    r.segments_per_message,
+                    r.buffer_bytes,
+                ));
             }
             if let Some(connect) = f.connect_seconds {
                 parts.push(format!("connected in {}", duration(connect)));
@@ -204,4 +248,28 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
         },
         |_| None,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_of_one_limit_are_joined_and_their_number_is_limited() {
+        let sample = |n: usize, limit: Option<&str>| TcpSample {
+            at_seconds: n as f64,
+            limited_by: limit.map(Into::into),
+            ..TcpSample::default()
+        };
+        let named = [None, Some("congestion"), Some("congestion"), Some("receive-window")];
+        let samples: Vec<_> = (0..).zip(named).map(|(n, limit)| sample(n, limit)).collect();
+        let text = limits(&samples).unwrap();
+        assert_eq!((text.matches("congestion").count(), text.matches("until").count()), (1, 2));
+        let changing = |n| sample(n, Some(if n % 2 == 0 { "congestion" } else { "application" }));
+        let many: Vec<_> = (0..40).map(changing).collect();
+        let text = limits(&many).unwrap();
+        assert_eq!(text.matches("until").count(), MAX_PERIODS);
+        assert!(text.contains("28 "), "{text}");
+        assert_eq!(limits(&samples[..1]), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! Lines about times: jitter, delay variation, delays, round trips under load.
 
 use weir_model::counted;
-use weir_model::metric::are_echo;
+use weir_model::metric::{are_echo, are_transfers};
 use weir_model::record::{Delay, Flow, Latency, PathDelaySource, Receiver, Record};
 
 use super::{Items, receivers, spread};
@@ -136,7 +136,7 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
     type Pick = fn(&Flow) -> Option<&Delay>;
     let response_time = match are_echo(flows) {
         true => "Round trip",
-        false if flows.iter().all(super::transfers::has_transfers) => "Completion time",
+        false if are_transfers(flows) => "Completion time",
         false => "Response time",
     };
     let kinds: [(&str, Pick); 6] = [

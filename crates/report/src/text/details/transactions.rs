@@ -1,17 +1,16 @@
 //! The line of transactions: how many were completed, how many failed and why.
 
 use weir_model::counted;
-use weir_model::metric::are_echo;
+use weir_model::metric::{are_echo, are_transfers};
 use weir_model::record::{Flow, Transactions};
 
-use super::transfers::has_transfers;
 use super::{Items, pps, spread};
 
 pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
     items.per_flow(
         match are_echo(flows) {
             true => "Echo requests",
-            false if flows.iter().all(has_transfers) => "Transfers",
+            false if are_transfers(flows) => "Transfers",
             false => "Transactions",
         },
         flows,

@@ -6,11 +6,6 @@ use weir_model::record::{Flow, TransferClass, Transfers};
 use super::{Items, spread};
 use crate::number::{Units, duration, significant, volume};
 
-/// Whether the transactions of a flow are transfers.
-pub(super) fn has_transfers(flow: &Flow) -> bool {
-    of(flow).is_some()
-}
-
 fn of(flow: &Flow) -> Option<&Transfers> {
     flow.transactions.as_ref()?.transfers.as_ref()
 }

@@ -70,7 +70,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
                 NextSend::Done => return end(slot, &mut state, now),
             }
         }
-        state.sending.called(1, 0);
+        state.sending.called(1);
         match socket.send(pool.at(0, slot.left.min(WRITE_BYTES as u64) as usize)) {
             Ok(sent) => slot.left -= sent as u64,
             // A server that stops reading delays neither the end nor the limit of the wait after it.
@@ -156,7 +156,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
             }
         }
         state.write_number(state.next_number(), datagram);
-        state.sending.called(1, 0);
+        state.sending.called(1);
         match send(&*socket, datagram) {
             Ok(()) => {
                 state.sent(now);

@@ -268,12 +268,17 @@ pub(super) fn serve(slot: &mut Slot, token: u64, context: &mut Context) {
     let (Some(role), Side::Server(state)) = (slot.flow.transfers, &slot.flow.side) else { return };
     let Some(Connection::Transfer(serving)) = slot.connections.get_mut(&token) else { return };
     let (clock, mut last_ns) = (context.clock, serving.last_ns);
+    let had_begun = serving.volume.is_some();
     let result = serving.step(role, &pool, &mut context.shared.buffer, |bytes| {
         last_ns = clock.monotonic_ns();
         if bytes > 0 {
-            lock(state).on_read(bytes, None, last_ns);
+            lock(state).on_part(bytes, last_ns);
         }
     });
+    if !had_begun && serving.volume.is_some() {
+        // Like the client, this end counts transfers, not calls.
+        lock(state).on_read(0, None, last_ns);
+    }
     serving.last_ns = last_ns;
     let wanted = match result {
         Ok(wanted) => wanted,

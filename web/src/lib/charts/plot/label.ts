@@ -33,6 +33,7 @@ const UNITS: Record<string, [factor: number, symbol: string][]> = {
   bits_per_second: [[1, 'bit/s'], [1e3, 'kbit/s'], [1e6, 'Mbit/s'], [1e9, 'Gbit/s'], [1e12, 'Tbit/s']],
   packets_per_second: [[1, 'packets/s'], [1e3, 'kpackets/s'], [1e6, 'Mpackets/s']],
   transactions_per_second: [[1, 'transactions/s'], [1e3, 'ktransactions/s'], [1e6, 'Mtransactions/s']],
+  transfers_per_second: [[1, 'transfers/s'], [1e3, 'ktransfers/s'], [1e6, 'Mtransfers/s']],
   bytes_per_second: [[1e3, 'kB/s']],
   bytes: [[1, 'B'], [KI, 'KiB'], [KI ** 2, 'MiB'], [KI ** 3, 'GiB'], [KI ** 4, 'TiB']],
   ratio: [[0.01, '%']],

@@ -209,12 +209,18 @@ impl Screen {
     fn draw_table(&mut self, frame: &mut Frame, area: Rect) {
         let kinds = || self.flows.iter().map(|row| row.meta.kinds());
         let (has_tcp, has_udp) = (kinds().any(|k| k.0), kinds().any(|k| k.1));
-        let has_transactions = self.flows.iter().any(|row| row.meta.shape.has_transactions());
+        let mut transacting =
+            self.flows.iter().map(|row| &row.meta).filter(|meta| meta.shape.has_transactions());
+        let transactions = transacting.next().map(|meta| match meta.shape.has_volumes() {
+            true => "Transf/s",
+            false if meta.transport.echoes() => "Replies/s",
+            false => "Trans/s",
+        });
         // The heading takes a row.
         let in_sight = usize::from(area.height.saturating_sub(1)).max(1);
         self.top = self.top.clamp((self.chosen + 1).saturating_sub(in_sight), self.chosen);
 
-        let mut columns = columns(&self.options, has_tcp, has_udp, has_transactions);
+        let mut columns = columns(&self.options, has_tcp, has_udp, transactions);
         let used = |columns: &[Column]| columns.iter().map(|c| c.width + 1).sum::<u16>();
         // A narrow terminal shows the columns that matter most, whole.
         while columns.len() > 1 && used(&columns) > area.width + 1 {
@@ -373,8 +379,13 @@ struct Column {
     content: Content,
 }
 
-/// The columns of a test with these kinds of flows.
-fn columns(options: &TextOptions, tcp: bool, udp: bool, transactions: bool) -> Vec<Column> {
+/// The columns of a test with these kinds of flows; `transactions` is the name of their column.
+fn columns(
+    options: &TextOptions,
+    tcp: bool,
+    udp: bool,
+    transactions: Option<&'static str>,
+) -> Vec<Column> {
     // With the mark of a sender's figure.
     let rate = u16::try_from(options.units.rate_width() + 1).unwrap_or(15);
     let all = [
@@ -389,7 +400,7 @@ fn columns(options: &TextOptions, tcp: bool, udp: bool, transactions: bool) -> V
         (tcp, "RTT", 8, 3, Content::RoundTrip),
         (tcp, "Retr", 6, 2, Content::Retransmits),
         (tcp, "Cwnd", 8, 5, Content::Window),
-        (transactions, "Trans/s", 9, 2, Content::Transactions),
+        (transactions.is_some(), transactions.unwrap_or(""), 9, 2, Content::Transactions),
     ];
     let shown = all.into_iter().filter(|column| column.0);
     shown.map(|(_, name, width, rank, content)| Column { name, width, rank, content }).collect()
