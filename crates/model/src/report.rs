@@ -26,6 +26,12 @@ pub struct FlowReport {
     /// Transactions, if this end sent the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
+    /// What came back to this end of the data that it sent; its delays are round trips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Receiver>,
+    /// Datagrams that this end was to send back, but its system did not accept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unechoed_packets: Option<u64>,
     /// The transport that a stream fell back to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_by: Option<TransportName>,

@@ -182,7 +182,7 @@ pub(super) fn family_of(address: IpAddr) -> Family {
 }
 
 /// The name of a family in RFCs.
-fn title_of(family: Family) -> &'static str {
+pub(super) fn title_of(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",
@@ -311,6 +311,13 @@ impl Connection {
         }
         let (_, most) = self.transport.payload_bytes(family);
         if let Some((field, given, accepted)) = self.refused_by_shape(most) {
+            return refuse(field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_echo() {
+            return refuse(field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_mtu(family.unwrap_or(Family::Ipv4))
+        {
             return refuse(field, given, &accepted);
         }
         if let Some((field, given, accepted)) = self.misplaced_option() {

@@ -25,6 +25,7 @@ mod command;
 mod crossing;
 mod data_source;
 mod demand;
+mod echo;
 mod flow;
 mod host;
 mod path;
@@ -36,6 +37,7 @@ pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use data_source::{DataSource, DataSourceKind};
 pub use demand::{ServiceDemand, Side};
+pub use echo::Echo;
 pub use flow::{
     Delay, DelayVariation, EcnCounts, Flow, Membership, PathDelaySource, RateChange, Receiver,
     Sender, Spacing, Tcp, TcpSample, Voice,

@@ -396,9 +396,12 @@ impl Setup<'_> {
     }
 }
 
-/// Whether this end receives data: the client of a transaction receives responses.
+/// Whether this end receives data: the client of a transaction receives responses, that of an echo its own data.
 fn receives(spec: &FlowSpec) -> bool {
-    spec.connection.direction == Direction::Reverse || spec.connection.shape.has_transactions()
+    let connection = &spec.connection;
+    connection.direction == Direction::Reverse
+        || connection.shape.has_transactions()
+        || connection.echo.is_some()
 }
 
 /// Sends hellos until each socket has received an acknowledgement. `Some`: the first flow without one, after none has

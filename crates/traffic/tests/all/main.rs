@@ -5,6 +5,7 @@
 mod faults_common;
 
 mod cast;
+mod echo;
 mod ethernet;
 mod faults;
 mod header;

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 51] = [
+const LINES: [&str; 55] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -72,6 +72,10 @@ const LINES: [&str; 51] = [
     "h --rr --request 100 --response 8K --outstanding 16",
     "h -u --rr -b 1000pps -k 1000",
     "h --shape crr --response 1K",
+    "h --echo -n 1M",
+    "h -u --echo=64 -l 200",
+    "h --mtu 1000 --no-half-close",
+    "h -u --mtu 1000 -6",
     "h --shape cc -P 4",
     "--save-plan f -u",
     "h -u --voice g729a --jitter-buffer 40ms -l 32 --header rtp --idt 20ms",

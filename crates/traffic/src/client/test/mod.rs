@@ -189,6 +189,7 @@ pub(super) async fn run(
     if let Some(link) = &link {
         path_mtu_bytes = path_mtu_bytes.min(link.mtu_bytes());
     }
+    config.plan.check_mtu(family).map_err(TrafficError::from)?;
     let specs = config.plan.flows(family, path_mtu_bytes);
     if let Some(link) = link
         && let Some((payload_bytes, most)) = link.oversized(transport::frames(&specs))
