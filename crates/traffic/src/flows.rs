@@ -22,6 +22,7 @@ use crate::engine::{
     lock,
 };
 use crate::log::PacketLog;
+use crate::server::SharedFile;
 use crate::session::Arrival;
 use crate::signals::Signals;
 use crate::transport::{
@@ -89,6 +90,8 @@ enum Part {
     },
     StreamReceive {
         state: Arc<Mutex<StreamReceiving>>,
+        /// What arrives is stored there.
+        file: Option<SharedFile>,
     },
     Client {
         state: Arc<Mutex<Transacting>>,
@@ -322,7 +325,8 @@ impl Flow {
         }
     }
 
-    /// A stream on its connection.
+    /// A stream on its connection. `file`: what arrives is stored there.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn stream(
         engine: &Engine,
         facts: &SessionFacts,
@@ -331,6 +335,7 @@ impl Flow {
         socket: Arc<dyn StreamSocket>,
         events: Events,
         supply: Option<Arc<Supply>>,
+        file: Option<SharedFile>,
     ) -> Flow {
         let content = spec.connection.content;
         let receiving = || {
@@ -361,8 +366,9 @@ impl Flow {
                 discard: options.discard,
                 align: options.align,
                 echoes: spec.connection.echo.is_some(),
+                file: file.clone(),
             };
-            (role, Part::StreamReceive { state })
+            (role, Part::StreamReceive { state, file })
         };
         let slot =
             engine.add_stream(StreamFlow { id: spec.id, socket: socket.clone(), role, events });
@@ -500,7 +506,7 @@ impl Flow {
     pub(crate) fn drain(&self, engine: &Engine, drain: Drain) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).drain(drain),
-            Part::StreamReceive { state } | Part::Server { state } => lock(state).drain(drain),
+            Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).drain(drain),
             _ => {}
         }
         self.poke(engine);
@@ -510,7 +516,7 @@ impl Flow {
     pub(crate) fn last_arrival_ns(&self) -> u64 {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).last_ns(),
-            Part::StreamReceive { state } | Part::Server { state } => lock(state).last_ns(),
+            Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).last_ns(),
             _ => 0,
         }
     }
@@ -632,7 +638,7 @@ impl Flow {
                 total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
                 state.drain(Drain::datagrams(now, loss_threshold_ns));
             }
-            Part::StreamReceive { state } => {
+            Part::StreamReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.bytes);
                 state.drain(Drain::stream(now, loss_threshold_ns));
@@ -801,9 +807,10 @@ impl Flow {
                 out.time_resolution_seconds =
                     Some(weir_net::clock::monotonic_resolution_ns() as f64 / 1e9);
             }
-            Part::StreamReceive { state, .. } => {
+            Part::StreamReceive { state, file } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
+                out.received_file = file.as_ref().map(|file| lock(file).report());
                 let method = if byte_stream(&self.spec).discard && !state.wants_bytes() {
                     "discard"
                 } else {

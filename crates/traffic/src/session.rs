@@ -258,6 +258,7 @@ impl End {
             socket,
             events,
             None,
+            None,
         ));
         Ok(())
     }

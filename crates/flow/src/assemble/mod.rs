@@ -186,6 +186,7 @@ fn flow(
         receiver: receiver.and_then(|r| r.receiver.clone()),
         transactions: near.and_then(|n| n.transactions.clone()),
         echo: near.and_then(|near| echo::echo(spec, near, receiver)),
+        received_file: receiver.and_then(|r| r.received_file.clone()),
         round_trip: near.and_then(echo::round_trip),
         tcp: sender.and_then(|s| s.tcp.clone()),
         tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),

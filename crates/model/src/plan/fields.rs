@@ -346,6 +346,9 @@ connection! {
             /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
             #[schemars(with = "bool", title = "Discard at the receiver")]
             discard: bool,
+            /// The server stores the bytes of a stream in a file, if it permits that (`weir serve --file-dir`).
+            #[schemars(with = "bool", title = "Store in a file at the server")]
+            to_file: bool,
             /// The sender leaves its direction of a stream open after the last byte, until the connection is closed. Otherwise it closes that direction (half close), so that the receiver reads the end of the stream.
             #[schemars(with = "bool", title = "No half close")]
             no_half_close: bool,

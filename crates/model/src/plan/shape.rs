@@ -228,6 +228,7 @@ impl Connection {
             ("verify", self.verify),
             ("zero_copy", self.transport.stream().is_some_and(|s| s.zero_copy)),
             ("discard", self.transport.stream().is_some_and(|s| s.discard)),
+            ("to_file", self.transport.stream().is_some_and(|s| s.to_file)),
             ("no_half_close", self.transport.stream().is_some_and(|s| s.no_half_close)),
             ("gso", self.transport.udp_options().is_some_and(|udp| udp.gso == Switch::On)),
             ("gro", self.transport.udp_options().is_some_and(|udp| udp.gro == Switch::On)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Crossing, Echo, Transactions};
+use super::{Crossing, Echo, ReceivedFile, Transactions};
 use crate::plan::{self, Direction, Family, Size, TransportName, VoiceCodec};
 use crate::units::SendRate;
 
@@ -54,6 +54,9 @@ record! {
         /// What came back, if the server sent back what it received.
         #[serde(skip_serializing_if = "Option::is_none")]
         echo: Option<Echo>,
+        /// The file in which the server stored what it received, if the plan asked for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        received_file: Option<ReceivedFile>,
         /// Round trip of this flow, if it was measured: of datagrams that the server sent back.
         #[serde(skip_serializing_if = "Option::is_none")]
         round_trip: Option<Delay>,

@@ -29,6 +29,7 @@ mod echo;
 mod flow;
 mod host;
 mod path;
+mod received_file;
 pub mod stage;
 mod total;
 mod transactions;
@@ -49,6 +50,7 @@ pub use host::{
 pub use path::{
     ImpairedFlow, ImpairmentUse, Lateness, LedgerRow, LossLedger, Residual, Triangulation,
 };
+pub use received_file::ReceivedFile;
 pub use total::{
     DirectionTotal, Histogram, Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals,
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,

@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod echo;
+mod files;
 mod host;
 mod sending;
 mod times;
@@ -20,6 +21,7 @@ use weir_model::record::{
 
 use arrivals::{loss, packets, plain_values, verified};
 use echo::echoes;
+use files::files;
 use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
@@ -91,6 +93,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     }
     verified(&mut items, flows);
     echoes(&mut items, flows);
+    files(&mut items, flows);
     delays(&mut items, flows);
     voice(&mut items, flows);
     latency(&mut items, record);

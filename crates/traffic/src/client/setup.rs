@@ -306,7 +306,8 @@ impl Setup<'_> {
         let shape = spec.connection.shape;
         if !shape.has_transactions() {
             let supply = self.supply.clone();
-            return Flow::stream(engine, facts, spec.clone(), sends, socket, events, supply);
+            let spec = spec.clone();
+            return Flow::stream(engine, facts, spec, sends, socket, events, supply, None);
         }
         let dial = shape.connects().then(|| {
             Box::new(Dial {

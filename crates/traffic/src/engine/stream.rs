@@ -21,6 +21,7 @@ use weir_net::waiting::{SPIN_NS, spin_until};
 
 use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
+use crate::server::SharedFile;
 use crate::transport::StreamSocket;
 
 /// Housekeeping: TCP information, intervals.
@@ -71,6 +72,8 @@ pub(crate) enum StreamRole {
         align: Option<Alignment>,
         /// It sends back what it receives.
         echoes: bool,
+        /// What it receives is stored there.
+        file: Option<SharedFile>,
     },
 }
 
@@ -489,7 +492,7 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
 
 fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Receive { state, discard, align, .. } = &flow.role else {
+    let StreamRole::Receive { state, discard, align, file, .. } = &flow.role else {
         return Outcome::Done;
     };
     let buffer = shared.reads.of(READ_BYTES, *align);
@@ -512,6 +515,10 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             Ok(n) => {
                 turn += n;
                 state.on_read(n, (!discards).then(|| &buffer[..n]), clock.monotonic_ns());
+                if let Some(file) = file {
+                    // A slow disk slows down the sender, as a slow program would.
+                    lock(file).write(&buffer[..n]);
+                }
                 if n < most {
                     // It is empty now: the poller reports when there is more.
                     return Outcome::Blocked;

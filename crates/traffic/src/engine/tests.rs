@@ -151,6 +151,7 @@ impl Bench {
             discard: false,
             align: None,
             echoes: false,
+            file: None,
         };
         let events = self.events.clone();
         let spec = spec(id, TransportName::Tcp);

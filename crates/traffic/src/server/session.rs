@@ -14,6 +14,7 @@ use weir_wire::control::ClockState;
 use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
+use super::SharedFile;
 use crate::Address;
 use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -53,6 +54,8 @@ pub(crate) struct Session {
     probes_left: AtomicU32,
     pub(crate) log: Option<PacketLog>,
     used: Mutex<HashSet<u32>>,
+    /// The files of flows that are to be stored.
+    pub(crate) files: HashMap<u32, SharedFile>,
     clock: Mutex<Option<ClockState>>,
     start: Mutex<Option<IntervalClock>>,
 }
@@ -68,6 +71,7 @@ impl Session {
         opened_ns: u64,
         events: Events,
         log: Option<PacketLog>,
+        files: HashMap<u32, SharedFile>,
     ) -> Session {
         Session {
             datagram_key: DatagramKey::for_session(&facts.key),
@@ -83,6 +87,7 @@ impl Session {
             probes_left: AtomicU32::new(MAX_PROBE_SOCKETS),
             log,
             used: Mutex::default(),
+            files,
             clock: Mutex::new(None),
             start: Mutex::new(None),
         }
@@ -153,7 +158,10 @@ impl Session {
                 let link = Link::Stream(socket);
                 Flow::transactions(engine, facts, spec, false, link, None, events)
             }
-            false => Flow::stream(engine, facts, spec, sends, socket, events, None),
+            false => {
+                let file = self.files.get(&spec.id).cloned();
+                Flow::stream(engine, facts, spec, sends, socket, events, None, file)
+            }
         };
         self.add(engine, Arc::new(flow));
         Ok(())

@@ -8,6 +8,7 @@ mod cast;
 mod echo;
 mod ethernet;
 mod faults;
+mod files;
 mod header;
 mod hostile;
 mod loopback;

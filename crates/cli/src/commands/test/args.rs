@@ -177,6 +177,9 @@ flags! {
         /// direction and the rate of what comes back
         #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "whole")]
         echo: Option<Echo> => connection.echo,
+        /// The server stores the stream in a file, if it was started with --file-dir: the result has its name, size and SHA-256
+        #[arg(long)]
+        to_file: bool => connection.to_file,
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
@@ -455,6 +458,9 @@ pub(crate) struct OutputArgs {
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
+    /// With --to-file: after the test, fetch the server's file into this one and check its SHA-256
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fetch: Option<PathBuf>,
     /// Write one entry per received packet to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_log: Option<PathBuf>,

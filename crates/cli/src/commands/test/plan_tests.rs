@@ -339,14 +339,17 @@ fn the_examples_of_the_pages_are_plans() {
     let pages = [
         (include_str!("../../../../../docs/guide.md"), 40),
         (include_str!("../../../../../docs/laws.md"), 3),
+        (include_str!("../../../../../docs/echo.md"), 5),
+        (include_str!("../../../../../docs/files.md"), 2),
         (include_str!("../../../../../docs/transactions.md"), 10),
         (include_str!("../../../../../docs/transfers.md"), 5),
         (include_str!("../../../../../README.md"), 5),
     ];
     for (page, least) in pages {
         // Those that read a file need that file.
-        let reads =
-            |line: &&str| ["@", "--plan ", "--replay "].iter().any(|flag| line.contains(flag));
+        let reads = |line: &&str| {
+            ["@", "--plan ", "--replay ", " -F "].iter().any(|flag| line.contains(flag))
+        };
         let lines = page.lines().filter_map(|line| line.strip_prefix("weir "));
         let lines: Vec<&str> =
             lines.filter(|line| line.starts_with("test ") && !reads(line)).collect();

@@ -63,6 +63,7 @@ const OPTIONS: &[&str] = &[
     "zero_copy",
     "discard",
     "no_half_close",
+    "to_file",
     "align",
     "tos",
     "flow_label",

@@ -96,6 +96,7 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
         discard: false,
         align: Some(align),
         echoes: false,
+        file: None,
     };
     engine.add_stream(StreamFlow { id: 1, socket: far.clone(), role, events: events.clone() });
     let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
