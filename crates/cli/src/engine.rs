@@ -1,6 +1,6 @@
 //! The generator and the server, as this program calls them.
 
 pub(crate) use weir_traffic::{
-    Address, Answer, ClientConfig, Commands, Event, Failure, Key, Limits, Scheduling, ServerConfig,
-    ServerEvent, Stop, StopReason, TrafficError, file_exit_code, run, serve,
+    Address, Answer, ClientConfig, Commands, Event, Failure, FileConfig, Key, Limits, Scheduling,
+    ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code, run, serve,
 };

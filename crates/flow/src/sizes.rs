@@ -70,6 +70,12 @@ impl Sizes {
         }
     }
 
+    /// The same with each packet cut to its first `most` bytes.
+    #[must_use]
+    pub(crate) fn truncated(self, most: usize) -> Self {
+        Sizes { min: self.min.min(most), max: self.max.min(most), ..self }
+    }
+
     /// Minimum, bytes: the header has room in each packet.
     #[must_use]
     pub(crate) fn min(&self) -> usize {

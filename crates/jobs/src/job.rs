@@ -10,7 +10,7 @@ use weir_model::experiment::{HostSpec, Variables};
 use weir_model::impairment::Impairment;
 use weir_model::plan::{DEFAULT_PORT, Plan, Scope};
 use weir_model::threads::Threads;
-use weir_model::units::{Seed, Span};
+use weir_model::units::{ByteSize, Seed, Span};
 
 /// The job of one process. Unknown fields are refused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -112,6 +112,15 @@ pub struct ServeJob {
     /// Received packets are logged here (`weir.packets/1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PathBuf>,
+    /// What clients ask to be stored is stored in this directory; absent: nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_dir: Option<PathBuf>,
+    /// Files stay when their session ends.
+    pub keep_files: bool,
+    /// Maximum bytes of the files of a session.
+    pub max_session_file: ByteSize,
+    /// Maximum bytes of all files that have not been removed.
+    pub max_files: ByteSize,
     /// Maximum number of concurrent sessions.
     pub max_sessions: u32,
     /// Maximum number of concurrent flows of all sessions.
@@ -171,6 +180,10 @@ impl Default for ServeJob {
             key: KeySource::default(),
             threads: Threads::default(),
             packet_log: None,
+            file_dir: None,
+            keep_files: false,
+            max_session_file: ByteSize(256 << 20),
+            max_files: ByteSize(1 << 30),
             max_sessions: 64,
             max_flows: 10_000,
             session_time: Span::from_seconds(3600),
@@ -234,6 +247,9 @@ pub struct TestJob {
     /// Packets received at this end are logged here (`weir.packets/1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PathBuf>,
+    /// The file that the server stored is fetched into this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<PathBuf>,
     /// Limit for a connection to be established.
     pub connect_timeout: Span,
 }
@@ -253,6 +269,7 @@ impl Default for TestJob {
             start_at_ns: None,
             threads: Threads::default(),
             packet_log: None,
+            fetch: None,
             connect_timeout: Span::from_seconds(3),
         }
     }

@@ -8,11 +8,13 @@ mod check;
 mod choices;
 mod connection;
 mod distribution;
+mod echo;
 mod engine;
 mod fields;
 mod header;
 #[cfg(test)]
 mod laws_page;
+mod mtu;
 mod profiles;
 mod schedule;
 mod scope;
@@ -34,6 +36,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use alignment::Alignment;
 pub use choices::{CatchUp, DataPorts, Direction, Ecn, Family, Switch};
+pub use echo::Echo;
 pub use engine::EngineName;
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
@@ -260,12 +263,14 @@ impl Plan {
                     let turn = n / self.bind.map_or(1, SourceAddresses::count);
                     ip.client_port = ip.client_port.map(|p| p.wrapping_add(turn as u16));
                 }
+                connection.fit_segments(family);
                 let size = match c.shape.has_transactions() {
                     true => ByteSize(c.request_bytes()).into(),
                     false => c.payload.clone().unwrap_or_else(|| {
+                        let by_path =
+                            || c.transport.default_payload(c.rate, family, path_mtu_bytes);
                         let of_transport = || {
-                            let payload =
-                                c.transport.default_payload(c.rate, family, path_mtu_bytes);
+                            let payload = c.unfragmented_bytes(family).unwrap_or_else(by_path);
                             c.engine.payload_bytes().map_or(payload, |(_, most)| payload.min(most))
                         };
                         ByteSize(c.voice_payload().unwrap_or_else(of_transport)).into()

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::TransportName;
 use crate::record::{
-    CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tcp, TcpSample, Transactions,
+    CpuEnd, Histogram, Host, IntervalCount, ReceivedFile, Receiver, Sender, Tcp, TcpSample,
+    Transactions,
 };
 use crate::warning::Warning;
 
@@ -26,6 +27,15 @@ pub struct FlowReport {
     /// Transactions, if this end sent the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
+    /// What came back to this end of the data that it sent; its delays are round trips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Receiver>,
+    /// Datagrams that this end was to send back, but its system did not accept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unechoed_packets: Option<u64>,
+    /// The file in which this end stored what it received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_file: Option<ReceivedFile>,
     /// The transport that a stream fell back to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_by: Option<TransportName>,

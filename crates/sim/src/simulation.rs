@@ -174,6 +174,9 @@ impl Simulation {
             if c.shape.has_transactions() {
                 return refuse("consists of transactions", "a stream of datagrams");
             }
+            if c.echo.is_some() {
+                return refuse("is echoed", "a stream of datagrams in one direction");
+            }
             if self.plan.family == Some(Family::Ipv6) {
                 return refuse("is over IPv6", "IPv4");
             }

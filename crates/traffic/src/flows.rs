@@ -9,7 +9,7 @@ use weir_flow::{
 };
 use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
-use weir_model::record::{IntervalCount, Membership, Tcp};
+use weir_model::record::{Histogram, IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::SendRate;
 use weir_net::tcp::TcpInfo;
@@ -17,10 +17,12 @@ use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
 
 use crate::engine::{
-    self, Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
-    StreamRole, TcpSamples, TransactFlow, TransferRole, WorkerSlot, lock,
+    self, Accepted, AwaitedEcho, Dial, EchoBack, EchoRole, Engine, Events, Link, Proof,
+    ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow, TransferRole,
+    WorkerSlot, lock,
 };
 use crate::log::PacketLog;
+use crate::server::SharedFile;
 use crate::session::Arrival;
 use crate::signals::Signals;
 use crate::transport::{
@@ -71,12 +73,40 @@ impl SessionFacts {
 
 #[derive(Clone)]
 enum Part {
-    DatagramSend(Arc<Mutex<Sending>>),
-    DatagramReceive { state: Arc<Mutex<Receiving>>, base_overflow: Option<u32> },
-    StreamSend { state: Arc<Mutex<Sending>>, samples: Arc<Mutex<TcpSamples>> },
-    StreamReceive { state: Arc<Mutex<StreamReceiving>> },
-    Client { state: Arc<Mutex<Transacting>> },
-    Server { state: Arc<Mutex<StreamReceiving>> },
+    DatagramSend {
+        state: Arc<Mutex<Sending>>,
+        echo: Option<Returning>,
+    },
+    DatagramReceive {
+        state: Arc<Mutex<Receiving>>,
+        base_overflow: Option<u32>,
+        /// Datagrams that could not be sent back, if they are to be.
+        unechoed: Option<Arc<AtomicU64>>,
+    },
+    StreamSend {
+        state: Arc<Mutex<Sending>>,
+        samples: Arc<Mutex<TcpSamples>>,
+        /// What comes back of an echo.
+        echo: Option<Arc<Mutex<StreamReceiving>>>,
+    },
+    StreamReceive {
+        state: Arc<Mutex<StreamReceiving>>,
+        /// What arrives is stored there.
+        file: Option<SharedFile>,
+    },
+    Client {
+        state: Arc<Mutex<Transacting>>,
+    },
+    Server {
+        state: Arc<Mutex<StreamReceiving>>,
+    },
+}
+
+/// What comes back of the datagrams of an echo.
+#[derive(Clone)]
+struct Returning {
+    state: Arc<Mutex<Receiving>>,
+    base_overflow: Option<u32>,
 }
 
 #[derive(Clone)]
@@ -193,8 +223,9 @@ impl Flow {
         let content = spec.connection.content;
         let mut slots = vec![];
         let segmented = sends && wants_segmentation(&spec, &*socket);
-        let coalesced = !sends && wants_coalescing(&spec);
-        let receive = |signals, state, events, payload, log| ReceiveFlow {
+        let echo = spec.connection.echo;
+        let coalesced = (!sends || echo.is_some()) && wants_coalescing(&spec);
+        let receive = |signals, state, events, payload, log, echo| ReceiveFlow {
             id: spec.id,
             socket: socket.clone(),
             state,
@@ -204,9 +235,19 @@ impl Flow {
             events,
             log,
             direction: spec.connection.direction,
+            echo,
+        };
+        let verifying = || {
+            let ring = || PayloadRing::new(content, facts.seed, spec.max_payload() as usize);
+            spec.connection.verify.then(ring)
         };
         let part = if sends {
             let state = sending(&spec, key, facts.omit_ns, segmented, supply);
+            let awaited = echo.map(|echo| {
+                let back = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
+                let back = Arc::new(Mutex::new(back.of_echo(echo.most_bytes())));
+                AwaitedEcho::new(back, facts.loss_threshold_ns)
+            });
             slots.push(engine.add_sender(SendFlow {
                 id: spec.id,
                 socket: socket.clone(),
@@ -220,21 +261,24 @@ impl Flow {
                 },
                 proof: alive.clone().map(|alive| Proof { alive, period_ns: facts.feedback_ns }),
                 own_ring: None,
+                echo: awaited.clone(),
                 unreachable: None,
                 is_retrying: false,
                 events: events.clone(),
             }));
             // The peer's messages arrive on the same socket.
-            if signals.is_some() {
-                slots.push(engine.add_receiver(receive(signals, None, events, 64, None)));
+            let back = awaited.as_ref().map(|echo| echo.receiving.clone());
+            if signals.is_some() || back.is_some() {
+                let most = if back.is_some() { spec.max_payload() as usize } else { 64 };
+                let role = awaited.map(EchoRole::Await);
+                let receiver = receive(signals, back.clone(), events, most, log, role);
+                slots.push(engine.add_receiver(receiver));
             }
-            Part::DatagramSend(state)
+            let base_overflow = socket.overflow();
+            let echo = back.map(|state| Returning { state, base_overflow });
+            Part::DatagramSend { state, echo }
         } else {
-            let ring = spec
-                .connection
-                .verify
-                .then(|| PayloadRing::new(content, facts.seed, spec.max_payload() as usize));
-            let mut state = Receiving::new(&spec, key, facts.loss_threshold_ns, ring);
+            let mut state = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
             if socket.counter().is_some() {
                 state = state.counted_elsewhere();
             }
@@ -245,14 +289,13 @@ impl Flow {
             let state = Arc::new(Mutex::new(state));
             let base_overflow = socket.overflow();
             let most = if facts.any_size { MAX_MESSAGE } else { spec.max_payload() as usize };
-            slots.push(engine.add_receiver(receive(
-                signals,
-                Some(state.clone()),
-                events,
-                most,
-                log,
-            )));
-            Part::DatagramReceive { state, base_overflow }
+            let unechoed = echo.map(|_| Arc::new(AtomicU64::new(0)));
+            let role = echo
+                .zip(unechoed.clone())
+                .map(|(echo, unsent)| EchoRole::Back(EchoBack::new(echo.most_bytes(), unsent)));
+            let receiver = receive(signals, Some(state.clone()), events, most, log, role);
+            slots.push(engine.add_receiver(receiver));
+            Part::DatagramReceive { state, base_overflow, unechoed }
         };
         Flow {
             spec,
@@ -286,7 +329,8 @@ impl Flow {
         }
     }
 
-    /// A stream on its connection.
+    /// A stream on its connection. `file`: what arrives is stored there.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn stream(
         engine: &Engine,
         facts: &SessionFacts,
@@ -295,12 +339,18 @@ impl Flow {
         socket: Arc<dyn StreamSocket>,
         events: Events,
         supply: Option<Arc<Supply>>,
+        file: Option<SharedFile>,
     ) -> Flow {
         let content = spec.connection.content;
+        let receiving = || {
+            let pool = || StreamPool::new(content, facts.seed, 1 << 20);
+            Arc::new(Mutex::new(StreamReceiving::new(spec.connection.verify.then(pool))))
+        };
         let (role, part) = if sends {
             let key = TagKey::for_flow(&facts.key, spec.id);
             let state = sending(&spec, key, facts.omit_ns, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
+            let echo = spec.connection.echo.map(|_| receiving());
             let role = StreamRole::Send {
                 state: state.clone(),
                 content,
@@ -308,19 +358,21 @@ impl Flow {
                 zero_copy: byte_stream(&spec).zero_copy,
                 align: byte_stream(&spec).align,
                 samples: samples.clone(),
+                stays_open: byte_stream(&spec).no_half_close,
+                echo: echo.clone(),
             };
-            (role, Part::StreamSend { state, samples })
+            (role, Part::StreamSend { state, samples, echo })
         } else {
-            let pool =
-                spec.connection.verify.then(|| StreamPool::new(content, facts.seed, 1 << 20));
-            let state = Arc::new(Mutex::new(StreamReceiving::new(pool)));
+            let state = receiving();
             let options = byte_stream(&spec);
             let role = StreamRole::Receive {
                 state: state.clone(),
                 discard: options.discard,
                 align: options.align,
+                echoes: spec.connection.echo.is_some(),
+                file: file.clone(),
             };
-            (role, Part::StreamReceive { state })
+            (role, Part::StreamReceive { state, file })
         };
         let slot =
             engine.add_stream(StreamFlow { id: spec.id, socket: socket.clone(), role, events });
@@ -419,7 +471,7 @@ impl Flow {
 
     /// Starts a sender at `at_ns`.
     pub(crate) fn start(&self, engine: &Engine, at_ns: u64, clock: IntervalClock) {
-        if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
+        if let Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } = &self.part {
             let mut state = lock(state);
             if !state.is_started() {
                 // The client has just requested this start, once: that counts as feedback.
@@ -427,6 +479,11 @@ impl Flow {
                     alive.fetch_max(at_ns, Ordering::Relaxed);
                 }
                 state.start(at_ns, clock);
+                match &self.part {
+                    Part::DatagramSend { echo: Some(echo), .. } => lock(&echo.state).start(clock),
+                    Part::StreamSend { echo: Some(echo), .. } => lock(echo).start(clock),
+                    _ => {}
+                }
             }
             drop(state);
             self.poke(engine);
@@ -457,7 +514,7 @@ impl Flow {
     pub(crate) fn drain(&self, engine: &Engine, drain: Drain) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).drain(drain),
-            Part::StreamReceive { state } | Part::Server { state } => lock(state).drain(drain),
+            Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).drain(drain),
             _ => {}
         }
         self.poke(engine);
@@ -467,7 +524,7 @@ impl Flow {
     pub(crate) fn last_arrival_ns(&self) -> u64 {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).last_ns(),
-            Part::StreamReceive { state } | Part::Server { state } => lock(state).last_ns(),
+            Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).last_ns(),
             _ => 0,
         }
     }
@@ -504,7 +561,7 @@ impl Flow {
     }
 
     fn stop_sender(&self, engine: &Engine) {
-        if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
+        if let Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
         }
@@ -557,7 +614,7 @@ impl Flow {
         spec.rate = rate;
         let now = engine.clock().monotonic_ns();
         let is_set = match &self.part {
-            Part::DatagramSend(state) | Part::StreamSend { state, .. } => {
+            Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } => {
                 lock(state).set_rate(&spec, now)
             }
             Part::Client { state } => lock(state).set_rate(&spec, now),
@@ -572,7 +629,10 @@ impl Flow {
 
     /// Whether this end sends.
     pub(crate) fn sends(&self) -> bool {
-        matches!(self.part, Part::DatagramSend(_) | Part::StreamSend { .. } | Part::Client { .. })
+        matches!(
+            self.part,
+            Part::DatagramSend { .. } | Part::StreamSend { .. } | Part::Client { .. }
+        )
     }
 
     /// The sender at the other end has finished with these totals: the receiver now waits for the remaining data.
@@ -586,7 +646,7 @@ impl Flow {
                 total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
                 state.drain(Drain::datagrams(now, loss_threshold_ns));
             }
-            Part::StreamReceive { state } => {
+            Part::StreamReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.bytes);
                 state.drain(Drain::stream(now, loss_threshold_ns));
@@ -631,7 +691,7 @@ impl Flow {
     /// sender has started, and after its end.
     pub(crate) fn interval(&self, index: usize, now_ns: u64) -> Option<IntervalCount> {
         match &self.part {
-            Part::DatagramSend(state) | Part::StreamSend { state, .. } => {
+            Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } => {
                 let mut state = lock(state);
                 let clock = state.log.clock()?;
                 // A sender that waits for its turn, for room or for an answer closes no interval by itself.
@@ -675,7 +735,7 @@ impl Flow {
             out.carried_by = socket.fallback();
         }
         match &self.part {
-            Part::DatagramSend(state) => {
+            Part::DatagramSend { state, echo } => {
                 let mut state = lock(state);
                 // Other sessions may still send it.
                 let is_last = |part: &StreamPart| part.stream.used.load(Ordering::Acquire) <= 1;
@@ -691,8 +751,12 @@ impl Flow {
                 sender.checksum_coverage_bytes = self.checksum_coverage(true);
                 out.sender = Some(sender);
                 out.intervals = state.interval_counts();
+                drop(state);
+                if let Some(echo) = echo {
+                    self.report_echo(echo, now_ns, &mut out);
+                }
             }
-            Part::StreamSend { state, samples } => {
+            Part::StreamSend { state, samples, echo } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
                 // Retransmits after the end of sending are included, so that the intervals add up to the total.
@@ -706,6 +770,11 @@ impl Flow {
                     state.report_tcp(tcp);
                 }
                 out.tcp_samples = lock(samples).samples.clone();
+                out.echo = echo.as_ref().map(|echo| {
+                    let mut echo = lock(echo);
+                    echo.finish(now_ns);
+                    echo.report("copy", self.buffer(false))
+                });
             }
             Part::Client { state } => {
                 let mut state = lock(state);
@@ -733,15 +802,9 @@ impl Flow {
                 }
                 out.intervals = state.interval_counts();
             }
-            Part::DatagramReceive { state, base_overflow, .. } => {
+            Part::DatagramReceive { state, base_overflow, unechoed } => {
                 let mut state = lock(state);
-                let dropped = match &self.socket {
-                    Socket::Datagrams(s) => s
-                        .overflow()
-                        .zip(*base_overflow)
-                        .map(|(now, base)| u64::from(now.wrapping_sub(base))),
-                    Socket::Stream(_) => None,
-                };
+                let dropped = self.overflow(*base_overflow);
                 let counter = match &self.socket {
                     Socket::Datagrams(socket) => socket.counter(),
                     Socket::Stream(_) => None,
@@ -769,6 +832,8 @@ impl Flow {
                     }
                 });
                 receiver.checksum_coverage_bytes = self.checksum_coverage(false);
+                out.unechoed_packets =
+                    unechoed.as_ref().map(|unechoed| unechoed.load(Ordering::Relaxed));
                 out.receiver = Some(receiver);
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
@@ -776,9 +841,10 @@ impl Flow {
                 out.time_resolution_seconds =
                     Some(weir_net::clock::monotonic_resolution_ns() as f64 / 1e9);
             }
-            Part::StreamReceive { state, .. } => {
+            Part::StreamReceive { state, file } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
+                out.received_file = file.as_ref().map(|file| lock(file).report());
                 let method = if byte_stream(&self.spec).discard && !state.wants_bytes() {
                     "discard"
                 } else {
@@ -790,6 +856,26 @@ impl Flow {
         }
         self.remove(engine);
         out
+    }
+
+    /// Reports what came back of the datagrams of this end.
+    fn report_echo(&self, echo: &Returning, now_ns: u64, out: &mut FlowReport) {
+        let mut state = lock(&echo.state);
+        let dropped = self.overflow(echo.base_overflow);
+        state.finish(now_ns);
+        let method = if self.coalesced { "gro" } else { "recvmmsg" };
+        out.echo = Some(state.report(method, self.buffer(false), dropped));
+        // Its delays are those of a round trip.
+        out.histograms.extend(state.histograms(self.spec.id).into_iter().map(|histogram| {
+            let metric = histogram.metric.replace("one_way_delay", "round_trip");
+            Histogram { metric, ..histogram }
+        }));
+    }
+
+    /// Datagrams for which the socket had no room since its counter was `base`.
+    fn overflow(&self, base: Option<u32>) -> Option<u64> {
+        let Socket::Datagrams(socket) = &self.socket else { return None };
+        socket.overflow().zip(base).map(|(now, base)| u64::from(now.wrapping_sub(base)))
     }
 
     /// Removes the flow from the engine.

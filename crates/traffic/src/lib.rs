@@ -34,7 +34,7 @@ pub use client::{Answer, ClientConfig, Commands, Event, Failure, run};
 pub use error::{TrafficError, file_exit_code};
 pub use key::Key;
 pub use report_timeout::ReportTimeout;
-pub use server::{Limits, ServerConfig, ServerEvent, serve};
+pub use server::{FileConfig, Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 pub use weir_flow::Scheduling;
 

@@ -271,6 +271,7 @@ impl End {
             socket,
             events,
             None,
+            None,
         ));
         Ok(())
     }

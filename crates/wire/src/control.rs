@@ -20,6 +20,8 @@ pub const HELLO_LIMIT: usize = 16 << 10;
 pub const SERVER_LIMIT: usize = 1 << 20;
 /// Maximum frame size that a client accepts, bytes: one flow's report with its intervals.
 pub const CLIENT_LIMIT: usize = 16 << 20;
+/// Maximum number of bytes in a part of a file.
+pub const MAX_PART: usize = 256 << 10;
 
 /// Identity of a host's clock: hosts with equal identities share CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -332,6 +334,13 @@ pub enum ClientMessage {
     SenderDone(SenderTotal),
     /// Everything is done: request for the report.
     Report,
+    /// Request for a part of the file in which the server stored a flow, after the report.
+    Fetch {
+        /// Which.
+        flow: u32,
+        /// Position of its first byte.
+        offset: u64,
+    },
     /// End of the session.
     Close,
 }
@@ -392,6 +401,15 @@ pub enum ServerMessage {
     Flow(Box<FlowReport>),
     /// The rest of the report without its flows; the last message of a report.
     End(Box<EndReport>),
+    /// A part of the file of a flow, up to [`MAX_PART`] bytes; empty at its end.
+    Part {
+        /// Which.
+        flow: u32,
+        /// Position of its first byte.
+        offset: u64,
+        /// The bytes, base64.
+        data: String,
+    },
     /// Something went wrong with a flow.
     FlowFailed {
         /// Which.

@@ -390,6 +390,7 @@ mod tests {
             ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },
             ServerMessage::Opened(opened),
             ServerMessage::Live { interval: 1, flows: vec![(1, LiveCount::default())], of: 1 },
+            ServerMessage::Part { flow: 1, offset: 0, data: "AAAA".into() },
             ServerMessage::Flow(Box::default()),
             ServerMessage::Flow(Box::new(FlowReport { id: 1, ..FlowReport::default() })),
             ServerMessage::End(Box::<EndReport>::default()),

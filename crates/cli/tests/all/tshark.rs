@@ -308,3 +308,76 @@ fn jitter_and_delay_of_both_directions_are_recomputed_to_the_last_digit() {
     agrees(&reverse, &recomputed);
     assert_eq!(recomputed["directions"], serde_json::json!([1]));
 }
+
+/// Values of `fields` of the packets that `filter` selects, by tshark.
+fn fields(file: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<u64>> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let number = |text: &str| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+    run(command).good().lines().map(|line| line.split('\t').map(number).collect()).collect()
+}
+
+/// No packet of either protocol is longer than the stated MTU, and full ones have exactly its size.
+#[test]
+fn packets_fit_the_stated_path_mtu() {
+    let test = "packets_fit_the_stated_path_mtu";
+    let Some(mut bench) = Bench::up(test, &["tshark", "dumpcap", "ethtool", "bash"]) else {
+        return;
+    };
+    // A capture would show the super-packets of the sender.
+    for host in ["a", "b"] {
+        bench.tool(host, "ethtool", &["-K", "eth0", "tso", "off", "gso", "off", "gro", "off"]);
+    }
+    bench.serve(&[]);
+    let host = bench.lab.host("b").unwrap();
+    let (v4, v6) = (host.ipv4.to_string(), host.ipv6.to_string());
+    let capture = Capture::start(&bench);
+    let common = ["--mtu", "700", "-t", "1", "-b", "4M", "--no-latency"];
+    for to in [&v4, &v6] {
+        let of = |words: &[&str]| bench.test_to(to, &[&common, words].concat());
+        of(&["-l", "20K"]);
+        of(&["-l", "20K", "-R"]);
+        let udp = of(&["-u"]);
+        let headers = if to == &v4 { 28 } else { 48 };
+        assert_eq!(udp.flows[0].payload_bytes, 700 - headers);
+    }
+    let file = capture.stop(&bench);
+    for (family, length, header) in [("ip", "ip.len", 0), ("ipv6", "ipv6.plen", 40)] {
+        for (protocol, filter) in [
+            ("tcp there", "tcp.dstport != 9347 && tcp.srcport != 9347 && tcp.len > 0"),
+            ("udp", "udp.dstport == 9347 && udp.length > 100"),
+        ] {
+            let sizes = fields(&file, &format!("{family} && {filter}"), &[length]);
+            let sizes: Vec<u64> = sizes.iter().map(|fields| fields[0] + header).collect();
+            let full = sizes.iter().filter(|bytes| **bytes == 700).count();
+            assert!(sizes.iter().all(|bytes| *bytes <= 700), "{family} {protocol}: {sizes:?}");
+            assert!(full > 100, "{family} {protocol}: {full} of {}", sizes.len());
+        }
+        assert_eq!(fields(&file, &format!("{family}.fragment"), &["frame.number"]).len(), 0);
+    }
+}
+
+/// The sender ends its direction before the reports are exchanged, unless it is to leave it open.
+#[test]
+fn a_stream_is_half_closed_as_the_plan_says() {
+    let test = "a_stream_is_half_closed_as_the_plan_says";
+    let Some(mut bench) = Bench::up(test, &["tshark", "dumpcap", "bash"]) else { return };
+    bench.serve(&[]);
+    for (words, is_half_closed) in [(&[][..], true), (&["--no-half-close"][..], false)] {
+        let capture = Capture::start(&bench);
+        let record = bench.test(&[&["-n", "1M", "-b", "20M", "--no-latency"], words].concat());
+        let file = capture.stop(&bench);
+        assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 1 << 20);
+        let flow = &record.flows[0];
+        let port = |address: &str| address.rsplit(':').next().unwrap().to_owned();
+        let of_data = format!("tcp.srcport == {} && tcp.flags.fin == 1", port(&flow.source));
+        let end = fields(&file, &of_data, &["frame.number"]).swap_remove(0)[0];
+        let of_control =
+            format!("tcp.srcport == 9347 && tcp.dstport != {} && tcp.len > 0", port(&flow.source));
+        let report = fields(&file, &of_control, &["frame.number"]).pop().unwrap()[0];
+        assert_eq!(end < report, is_half_closed, "{words:?}: FIN {end}, report {report}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Builds one record from two ends' reports: totals, intervals, link usage, ledger and warnings, all by arithmetic.
 
+mod echo;
 mod link_usage;
 mod rows;
 mod servers;
@@ -184,7 +185,9 @@ fn flow(
         sender: sender.and_then(|s| s.sender.clone()),
         receiver: receiver.and_then(|r| r.receiver.clone()),
         transactions: near.and_then(|n| n.transactions.clone()),
-        round_trip: None,
+        echo: near.and_then(|near| echo::echo(spec, near, receiver)),
+        received_file: receiver.and_then(|r| r.received_file.clone()),
+        round_trip: near.and_then(echo::round_trip),
         tcp: sender.and_then(|s| s.tcp.clone()),
         tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),
         voice_codec: spec.connection.voice,
@@ -195,6 +198,14 @@ fn flow(
         (&mut out.tcp, receiver.and_then(|r| r.tcp.as_ref()).and_then(|t| t.receive_window_bytes))
     {
         tcp.receive_window_bytes = Some(window);
+    }
+    if let (Some(sent), Some(back)) = (&out.sender, &mut out.echo)
+        && sent.packets > 0
+        && sent.seconds > back.seconds
+    {
+        let per_second = |n: u64| Some(n as f64 / sent.seconds);
+        back.bits_per_second = per_second(back.bytes.saturating_mul(8));
+        back.packets_per_second = per_second(back.packets);
     }
     if let (Some(sent), Some(received)) = (&out.sender, &mut out.receiver)
         && !received.is_part()

@@ -301,6 +301,18 @@ impl Receiving {
         }
     }
 
+    /// The client's receiver of what comes back of the datagrams that it sent itself: of each at most `most_bytes`. Their
+    /// delays are round trips, on one clock.
+    #[must_use]
+    pub fn of_echo(mut self, most_bytes: Option<usize>) -> Self {
+        if let Some(most) = most_bytes {
+            self.sizes = self.sizes.truncated(most);
+        }
+        self.jitter_buffer_ns = None;
+        self.set_clock(SenderClock::default());
+        self
+    }
+
     /// Sets the intervals, at the start of the test.
     pub fn start(&mut self, clock: IntervalClock) {
         self.omit_pending = clock.omitted() > 0;

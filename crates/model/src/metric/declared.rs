@@ -77,6 +77,10 @@ const BURSTS: Definition = Definition {
     ..DATAGRAMS
 };
 
+/// A figure of what comes back of an echoed flow, measured by its client.
+const ECHO: Definition =
+    Definition { end: End::Sender, applies: |f| f.echo.is_some(), is_compared: true, ..PLAIN };
+
 /// A figure of transactions, measured by their client.
 const TRANSACTIONS: Definition = Definition {
     group: Group::Transactions,
@@ -1126,12 +1130,77 @@ pub const METRICS: &[Definition] = &[
         ..TRANSFERS
     },
     Definition {
+        name: "echo_throughput",
+        label: "Echo throughput",
+        key: "echo_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Payload bytes × 8 per second that came back from a server that sends back what it receives, over the time from the first to the last of them or the sender's time of sending, whichever is longer.",
+        limits: "At most the rate at which the data reached the server; less if datagrams are cut.",
+        group: Group::Volume,
+        better: Better::Higher,
+        path: "echo.bits_per_second",
+        also: &[
+            "echo.bytes",
+            "echo.packets",
+            "echo.seconds",
+            "echo.packets_per_second",
+            "echo.most_bytes",
+            "echo.undelivered_bytes",
+        ],
+        read: Read::Flow(|f| f.echo.as_ref()?.bits_per_second, Fold::Sum),
+        ..ECHO
+    },
+    Definition {
+        name: "echo_loss",
+        label: "Echo loss",
+        key: "echo_loss_ratio",
+        unit: Unit::Ratio,
+        source: "RFC 2681",
+        definition: "Sent datagrams whose echo did not arrive within the loss threshold ÷ sent datagrams. The sequence numbers that the server counted separate losses forward from those on the path back.",
+        limits: "Echoes that the server's system did not accept are counted on their own. Without the server's report the direction is unknown.",
+        better: Better::Lower,
+        carrier: Carrier::Datagrams,
+        path: "echo.loss_ratio",
+        also: &[
+            "echo.lost_packets",
+            "echo.lost_forward_packets",
+            "echo.unsent_packets",
+            "echo.late_packets",
+            "echo.duplicate_packets",
+            "echo.reordered_packets",
+            "echo.corrupted_packets",
+            "echo.bit_errors",
+            "echo.socket_dropped_packets",
+        ],
+        read: Read::Flow(
+            |f| f.echo.as_ref()?.loss_ratio,
+            Fold::Quotient(|f| {
+                let lost = f.echo.as_ref()?.lost_packets?;
+                Some((lost as f64, f.sender.as_ref()?.packets as f64))
+            }),
+        ),
+        ..ECHO
+    },
+    Definition {
+        name: "echo_lost_back",
+        label: "Echoes lost back",
+        key: "echo_lost_back_packets",
+        definition: "Datagrams that reached the server, but whose echo did not reach the client: sent − received by the client − lost forward − not accepted by the server's system.",
+        limits: "Exact in numbers of datagrams; those that the client's socket dropped are among them.",
+        better: Better::Lower,
+        carrier: Carrier::Datagrams,
+        path: "echo.lost_back_packets",
+        read: Read::Flow(|f| number(f.echo.as_ref()?.lost_back_packets), Fold::Sum),
+        needs_both_ends: true,
+        ..ECHO
+    },
+    Definition {
         name: "round_trip",
         label: "Round trip",
         key: "round_trip",
         unit: Unit::Seconds,
-        definition: "Round trip of the flow; for a TCP stream, the mean of the kernel's smoothed estimate while it sent.",
-        limits: "For TCP the kernel's estimate, sampled every 50 ms.",
+        definition: "Round trip of the flow: from sending a datagram to the receive stamp of its echo (RFC 2681), where the server sends back what it receives; for a TCP stream, the mean of the kernel's smoothed estimate while it sent.",
+        limits: "An echo includes the time that the server takes to send it back. For TCP the kernel's estimate, sampled every 50 ms.",
         group: Group::Delay,
         better: Better::Lower,
         path: "round_trip",

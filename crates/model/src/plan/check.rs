@@ -188,7 +188,7 @@ pub(super) fn family_of(address: IpAddr) -> Family {
 }
 
 /// The name of a family in RFCs.
-fn title_of(family: Family) -> &'static str {
+pub(super) fn title_of(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",
@@ -320,6 +320,16 @@ impl Connection {
         }
         let (_, most) = self.transport.payload_bytes(family);
         if let Some((field, given, accepted)) = self.refused_by_shape(most) {
+            return refuse(field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_file() {
+            return refuse(field, given, accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_echo() {
+            return refuse(field, given, &accepted);
+        }
+        if let Some((field, given, accepted)) = self.refused_by_mtu(family.unwrap_or(Family::Ipv4))
+        {
             return refuse(field, given, &accepted);
         }
         if let Some((field, given, accepted)) = self.misplaced_option() {
@@ -485,6 +495,23 @@ impl Connection {
             return Some(("payload", with_file(&size.to_string()), accepted));
         }
         None
+    }
+}
+
+impl Connection {
+    /// The first value that is invalid where the server stores what it receives.
+    fn refused_by_file(&self) -> Option<(&'static str, String, &'static str)> {
+        let stream = self.transport.stream().filter(|stream| stream.to_file)?;
+        let given = |value: &str| format!("{value} with to_file");
+        if self.direction != Direction::Forward {
+            let accepted = "forward: the server stores what it receives";
+            return Some(("direction", given(&self.direction.to_string()), accepted));
+        }
+        if stream.discard {
+            return Some(("discard", given("true"), "false: the server reads what it stores"));
+        }
+        let echo = self.echo?;
+        Some(("echo", given(&echo.to_string()), "absent: the server stores or sends back"))
     }
 }
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::transport::{Refusal, connection};
 use super::{
-    Alignment, CatchUp, Direction, Ecn, EngineName, HeaderFormat, ProfileName, RateSchedule, Scope,
-    Shape, Size, Spacing, Switch, VoiceCodec,
+    Alignment, CatchUp, Direction, Echo, Ecn, EngineName, HeaderFormat, ProfileName, RateSchedule,
+    Scope, Shape, Size, Spacing, Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
@@ -65,6 +65,10 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Concurrent transfers", extend("x-group" = "how-much"))]
         max_concurrent: Option<u32> = None,
+        /// The server sends back what it receives: `whole`, or the first bytes of each datagram, 32 to 65 535. Absent: nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-group" = "what"))]
+        echo: Option<Echo> = None,
         /// Number of such flows, 1 to 100 000.
         #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
@@ -209,6 +213,10 @@ connection! {
                 Some(self)
             }
 
+            fn tcp_mut(&mut self) -> Option<&mut TcpOptions> {
+                Some(self)
+            }
+
             fn check(&self) -> Result<(), Refusal> {
                 if let Some(m) = self.mss.filter(|m| !(88..=32_767).contains(m)) {
                     return Err(("mss", m.to_string(), "88 to 32767".into()));
@@ -235,6 +243,9 @@ connection! {
             /// The whole TOS or traffic-class byte.
             #[schemars(title = "TOS or traffic class")]
             tos: Option<u8>,
+            /// Path MTU to test, 148 to 32 807 bytes: no packet is longer, with the headers of IP. TCP's MSS and the default payload of datagrams follow from it. Absent: that of the path.
+            #[schemars(title = "Path MTU", extend("x-unit" = "bytes"))]
+            mtu: Option<u32>,
             /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
             flow_label: Option<u32>,
             /// Time to live or hop limit, 1 to 255.
@@ -339,6 +350,12 @@ connection! {
             /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
             #[schemars(with = "bool", title = "Discard at the receiver")]
             discard: bool,
+            /// The server stores the bytes of a stream in a file, if it permits that (`weir serve --file-dir`).
+            #[schemars(with = "bool", title = "Store in a file at the server")]
+            to_file: bool,
+            /// The sender leaves its direction of a stream open after the last byte, until the connection is closed. Otherwise it closes that direction (half close), so that the receiver reads the end of the stream.
+            #[schemars(with = "bool", title = "No half close")]
+            no_half_close: bool,
             /// Writes and reads of a stream start in memory at this offset from an address that is a multiple of this power of two: `BYTES[+OFFSET]`. Absent: the content's position decides. A write size that is no multiple of it costs a copy per write.
             #[schemars(title = "Alignment in memory")]
             align: Option<Alignment>,

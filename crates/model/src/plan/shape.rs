@@ -147,10 +147,12 @@ impl Connection {
         }
     }
 
-    /// Whether small writes leave immediately: a request that waits for others to fill a segment would measure the wait.
+    /// Whether small writes leave immediately: a request or an echo that waits for others to fill a segment would measure the
+    /// wait.
     #[must_use]
     pub fn no_delay(&self) -> bool {
-        self.shape.has_transactions() || self.transport.tcp_options().is_some_and(|o| o.no_delay)
+        let is_stated = self.transport.tcp_options().is_some_and(|o| o.no_delay);
+        self.shape.has_transactions() || self.echo.is_some() || is_stated
     }
 
     /// Whether a request waits for the response to an earlier one: no rate is stated.
@@ -226,6 +228,8 @@ impl Connection {
             ("verify", self.verify),
             ("zero_copy", self.transport.stream().is_some_and(|s| s.zero_copy)),
             ("discard", self.transport.stream().is_some_and(|s| s.discard)),
+            ("to_file", self.transport.stream().is_some_and(|s| s.to_file)),
+            ("no_half_close", self.transport.stream().is_some_and(|s| s.no_half_close)),
             ("gso", self.transport.udp_options().is_some_and(|udp| udp.gso == Switch::On)),
             ("gro", self.transport.udp_options().is_some_and(|udp| udp.gro == Switch::On)),
         ];

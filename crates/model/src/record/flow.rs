@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Crossing, Transactions};
+use super::{Crossing, Echo, ReceivedFile, Transactions};
 use crate::plan::{self, Direction, Family, Size, TransportName, VoiceCodec};
 use crate::units::SendRate;
 
@@ -51,7 +51,13 @@ record! {
         /// Transactions, if the flow consists of them: the sender sends requests.
         #[serde(skip_serializing_if = "Option::is_none")]
         transactions: Option<Transactions>,
-        /// Round trip of this flow, if it was measured.
+        /// What came back, if the server sent back what it received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        echo: Option<Echo>,
+        /// The file in which the server stored what it received, if the plan asked for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        received_file: Option<ReceivedFile>,
+        /// Round trip of this flow, if it was measured: of datagrams that the server sent back.
         #[serde(skip_serializing_if = "Option::is_none")]
         round_trip: Option<Delay>,
         /// TCP information of the sending side.

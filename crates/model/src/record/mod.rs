@@ -25,9 +25,11 @@ mod command;
 mod crossing;
 mod data_source;
 mod demand;
+mod echo;
 mod flow;
 mod host;
 mod path;
+mod received_file;
 pub mod stage;
 mod total;
 mod transactions;
@@ -36,6 +38,7 @@ pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use data_source::{DataSource, DataSourceKind};
 pub use demand::{ServiceDemand, Side};
+pub use echo::Echo;
 pub use flow::{
     Delay, DelayVariation, EcnCounts, Flow, Membership, PathDelaySource, RateChange, Receiver,
     Sender, Spacing, Tcp, TcpSample, Voice,
@@ -47,6 +50,7 @@ pub use host::{
 pub use path::{
     ImpairedFlow, ImpairmentUse, Lateness, LedgerRow, LossLedger, Residual, Triangulation,
 };
+pub use received_file::ReceivedFile;
 pub use total::{
     DirectionTotal, Histogram, Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals,
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,

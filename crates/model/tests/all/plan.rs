@@ -96,6 +96,45 @@ fn options_belong_to_their_transports() {
     assert_eq!(refused(|p| p.connections = vec![c]), "connection[0].gso");
 }
 
+/// What the server sends back or stores must arrive there, in a form that it can.
+#[test]
+fn echoes_and_files_are_refused_where_they_have_no_place() {
+    let refused = |text: &str| {
+        let plan = Plan::parse(&format!("schema = \"weir.plan/1\"\n[[connection]]\n{text}"));
+        match plan {
+            Ok(_) => String::new(),
+            error => document_error(error).field.replace("connection[0].", ""),
+        }
+    };
+    for (text, field) in [
+        ("echo = \"whole\"", ""),
+        ("transport = \"udp\"\necho = \"64\"", ""),
+        ("transport = \"ethernet\"\necho = \"whole\"", ""),
+        ("echo = \"64\"", "echo"),
+        ("transport = \"udp\"\necho = \"31\"", "echo"),
+        ("transport = \"icmp\"\nshape = \"rr\"\necho = \"whole\"", "echo"),
+        ("transport = \"multicast\"\ngroup = \"239.1.1.1\"\necho = \"whole\"", "echo"),
+        ("echo = \"whole\"\nshape = \"rr\"", "shape"),
+        ("echo = \"whole\"\nshape = \"crr\"", "shape"),
+        ("echo = \"whole\"\ndirection = \"reverse\"", "direction"),
+        ("echo = \"whole\"\ndiscard = true", "discard"),
+        ("transport = \"udp\"\necho = \"whole\"\nheader = \"none\"", "header"),
+        ("transport = \"udp\"\necho = \"whole\"\npayload = \"31\"", "payload"),
+        ("transport = \"udp\"\necho = \"whole\"\npayload = \"16..64\"", "payload"),
+        ("to_file = true", ""),
+        ("transport = \"udp\"\nto_file = true", "to_file"),
+        ("to_file = true\nshape = \"rr\"", "to_file"),
+        ("to_file = true\ndirection = \"reverse\"", "direction"),
+        ("to_file = true\ndiscard = true", "discard"),
+        ("to_file = true\necho = \"whole\"", "echo"),
+        ("no_half_close = true", ""),
+        ("no_half_close = true\nshape = \"rr\"", "no_half_close"),
+        ("transport = \"udp\"\nno_half_close = true", "no_half_close"),
+    ] {
+        assert_eq!(refused(text), field, "{text}");
+    }
+}
+
 /// In the schema, options name the transports that have them.
 #[test]
 fn schema_names_the_transports_of_options() {

@@ -3,6 +3,8 @@
 //! Up to four flows have a line each; more are summarised by median and range, so that the summary fits on a page.
 
 mod arrivals;
+mod echo;
+mod files;
 mod host;
 mod sending;
 mod times;
@@ -18,6 +20,8 @@ use weir_model::record::{
 };
 
 use arrivals::{loss, packets, plain_values, verified};
+use echo::echoes;
+use files::files;
 use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
@@ -88,6 +92,8 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
         variation(&mut items, flows);
     }
     verified(&mut items, flows);
+    echoes(&mut items, flows);
+    files(&mut items, flows);
     delays(&mut items, flows);
     voice(&mut items, flows);
     latency(&mut items, record);

@@ -45,6 +45,8 @@ pub struct ClientConfig {
     pub commands: Commands,
     /// Packets received on this side are logged here.
     pub packet_log: Option<PathBuf>,
+    /// The file that the server stored is fetched into this one, after the test.
+    pub fetch: Option<PathBuf>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
     /// Scheduling of the threads that send datagrams; [`Scheduling::Fifo`] is an error where the system refuses it.
@@ -77,6 +79,7 @@ impl ClientConfig {
             control_socket: None,
             commands: Commands::default(),
             packet_log: None,
+            fetch: None,
             cpus: None,
             scheduling: Scheduling::Auto,
             spin: None,
@@ -201,6 +204,15 @@ fn check_supply(config: &ClientConfig) -> Result<(), TrafficError> {
     Ok(())
 }
 
+/// The refusal of fetching a file where there is not one.
+fn fetch_refused(path: &std::path::Path, with: &str) -> TrafficError {
+    TrafficError::Input {
+        field: "fetch",
+        given: format!("{} with {with}", path.display()),
+        accepted: "a test of one flow that its server stores (`to_file`)".into(),
+    }
+}
+
 /// The servers of the connections, if there are several; one server is the test's own.
 fn servers(mut config: ClientConfig) -> Result<(ClientConfig, Vec<Server>), TrafficError> {
     if !config.plan.names_servers() {
@@ -213,6 +225,8 @@ fn servers(mut config: ClientConfig) -> Result<(ClientConfig, Vec<Server>), Traf
     if let [server] = &servers[..] {
         config.plan = config.plan.of_server(server);
         config.host.clone_from(&server.host);
+    } else if let Some(path) = &config.fetch {
+        return Err(fetch_refused(path, &format!("{} servers", servers.len())));
     } else if let Some(path) = &config.packet_log {
         return Err(TrafficError::Input {
             field: "packet_log",

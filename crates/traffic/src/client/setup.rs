@@ -327,7 +327,8 @@ impl Setup<'_> {
         let shape = spec.connection.shape;
         if !shape.has_transactions() {
             let supply = self.supply.clone();
-            return Flow::stream(engine, facts, spec.clone(), sends, socket, events, supply);
+            let spec = spec.clone();
+            return Flow::stream(engine, facts, spec, sends, socket, events, supply, None);
         }
         let dial = shape.connects().then(|| {
             Box::new(Dial {
@@ -417,9 +418,12 @@ impl Setup<'_> {
     }
 }
 
-/// Whether this end receives data: the client of a transaction receives responses.
+/// Whether this end receives data: the client of a transaction receives responses, that of an echo its own data.
 fn receives(spec: &FlowSpec) -> bool {
-    spec.connection.direction == Direction::Reverse || spec.connection.shape.has_transactions()
+    let connection = &spec.connection;
+    connection.direction == Direction::Reverse
+        || connection.shape.has_transactions()
+        || connection.echo.is_some()
 }
 
 /// Sends hellos until each socket has received an acknowledgement. `Some`: the first flow without one, after none has

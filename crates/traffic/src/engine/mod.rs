@@ -4,6 +4,7 @@
 //! A worker owns the sockets that it waits for. A flow's counters are behind a mutex that is hardly ever contended,
 //! so that intervals can be read while the test runs.
 
+mod echo;
 mod gathering;
 mod priority;
 mod receive;
@@ -24,6 +25,7 @@ use weir_net::clock::Clock;
 pub(crate) use weir_net::thread::lock;
 use weir_wire::control::SenderTotal;
 
+pub(crate) use echo::{AwaitedEcho, EchoBack, EchoRole};
 pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::{ReceiveFlow, count};
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};

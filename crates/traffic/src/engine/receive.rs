@@ -12,6 +12,7 @@ use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::RecvBatch;
 use weir_stats::{ClockReading, RealtimeMap};
 
+use super::echo::EchoRole;
 use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
@@ -50,14 +51,28 @@ pub(crate) struct ReceiveFlow {
     pub(crate) events: Events,
     pub(crate) log: Option<PacketLog>,
     pub(crate) direction: Direction,
+    /// What it does about echoes, if the flow has any.
+    pub(crate) echo: Option<EchoRole>,
+}
+
+impl ReceiveFlow {
+    /// What is reported once the receiver has finished.
+    fn done(&self) -> Option<FlowEvent> {
+        match &self.echo {
+            Some(EchoRole::Await(echo)) => echo.over().map(FlowEvent::SenderDone),
+            Some(EchoRole::Back(_)) | None => Some(FlowEvent::ReceiverDone(self.id)),
+        }
+    }
 }
 
 impl Drop for ReceiveFlow {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
-            if self.state.is_some() {
-                let _ = self.events.send(FlowEvent::ReceiverDone(self.id));
+            if self.state.is_some()
+                && let Some(done) = self.done()
+            {
+                let _ = self.events.send(done);
             }
         }
     }
@@ -230,7 +245,10 @@ fn receive(
             // Reading a pending ICMP error clears it.
             Err(_) => continue,
         };
-        round.messages += got as u64;
+        // A datagram that is to come back must not wait for others.
+        if !matches!(flow.echo, Some(EchoRole::Back(_))) {
+            round.messages += got as u64;
+        }
         let now = clock.monotonic_ns();
         let has_stamps = stamps.check(clock, now, notes);
         let map = stamps.map.as_ref().filter(|_| has_stamps);
@@ -239,6 +257,7 @@ fn receive(
             state.called(1);
         }
         let mut log = flow.log.as_ref().map(|l| lock(l));
+        let mut echoed: Vec<&[u8]> = vec![];
         for message in batch.messages() {
             if message.segment_size.is_none()
                 && let Some(signals) = &mut flow.signals
@@ -251,6 +270,9 @@ fn receive(
                         continue;
                     }
                 }
+            }
+            if let Some(EchoRole::Back(_)) = &flow.echo {
+                echoed.extend(message.datagrams());
             }
             let Some(state) = &mut state else { continue };
             let at = match (message.kernel_realtime_ns, map) {
@@ -302,7 +324,13 @@ fn receive(
             && state.is_complete()
         {
             slot.done = true;
-            let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+            flow.done().into_iter().for_each(|done| {
+                let _ = flow.events.send(done);
+            });
+        }
+        drop(state);
+        if let Some(EchoRole::Back(echo)) = &mut flow.echo {
+            echo.send(&*flow.socket, &echoed);
         }
         if got < batch.capacity() {
             return true;
@@ -333,7 +361,9 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) -> u64 {
     }
     if !slot.done && state.is_over(now) {
         slot.done = true;
-        let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+        flow.done().into_iter().for_each(|done| {
+            let _ = flow.events.send(done);
+        });
     }
     wanted
 }
@@ -402,6 +432,7 @@ mod tests {
                 events,
                 log: None,
                 direction: Direction::Forward,
+                echo: None,
             }),
             done: false,
             behind: false,

@@ -17,6 +17,7 @@ use weir_net::udp::{SendBatch, SendFault};
 use weir_net::waiting::{SPIN_NS, Woken, wait_until};
 use weir_wire::header::Header;
 
+use super::echo::AwaitedEcho;
 use super::priority::Priority;
 use super::worker::{Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
@@ -54,6 +55,8 @@ pub(crate) struct SendFlow {
     pub(crate) proof: Option<Proof>,
     /// Payloads of its own, where it sends data of a file.
     pub(crate) own_ring: Option<PayloadRing>,
+    /// What comes back of its datagrams, if the receiver sends them back.
+    pub(crate) echo: Option<Arc<AwaitedEcho>>,
     /// Since when the system has had no route to the receiver, and its first error.
     pub(crate) unreachable: Option<(u64, std::io::Error)>,
     /// Its next wake-up is a retry, which does not justify a long spin.
@@ -248,8 +251,15 @@ fn serve(
         NextSend::At(at) => return Some(at),
         NextSend::Done => {
             state.finish(clock.monotonic_ns());
+            let total = Some(sender_total(flow.id, &state));
+            let total = match &flow.echo {
+                Some(echo) => total.and_then(|total| echo.finished(total, now)),
+                None => total,
+            };
             // First, so that the receiver learns how much was sent.
-            let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
+            if let Some(total) = total {
+                let _ = flow.events.send(FlowEvent::SenderDone(total));
+            }
             let lost = flow.unreachable.take();
             if let Some((since, error)) = lost.filter(|l| now.saturating_sub(l.0) > BRIEF_NS) {
                 let seconds = now.saturating_sub(since) as f64 / 1e9;

@@ -1,5 +1,6 @@
 //! The worker of streams, either direction, on non-blocking sockets.
 
+mod echo;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use weir_net::waiting::{SPIN_NS, spin_until};
 
 use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
+use crate::server::SharedFile;
 use crate::transport::StreamSocket;
 
 /// Housekeeping: TCP information, intervals.
@@ -59,11 +61,19 @@ pub(crate) enum StreamRole {
         zero_copy: bool,
         align: Option<Alignment>,
         samples: Arc<Mutex<TcpSamples>>,
+        /// It leaves its direction open when it has finished.
+        stays_open: bool,
+        /// What comes back, if the receiver sends it back: the flow has finished sending when all of it has arrived.
+        echo: Option<Arc<Mutex<StreamReceiving>>>,
     },
     Receive {
         state: Arc<Mutex<StreamReceiving>>,
         discard: bool,
         align: Option<Alignment>,
+        /// It sends back what it receives.
+        echoes: bool,
+        /// What it receives is stored there.
+        file: Option<SharedFile>,
     },
 }
 
@@ -92,6 +102,9 @@ impl Drop for StreamFlow {
     }
 }
 
+/// A socket that is only watched for its end.
+const NO_INTEREST: Interest = Interest { readable: false, writable: false, edge: false };
+
 pub(super) enum Command {
     Add(u64, Box<StreamFlow>),
     Poke(u64),
@@ -109,8 +122,10 @@ struct Slot {
     left: usize,
     /// A part of that write was accepted.
     is_partial: bool,
-    waits_writable: bool,
+    interest: Interest,
     done: bool,
+    /// What there is of an echo, at either end.
+    echo: echo::Progress,
 }
 
 struct Shared {
@@ -179,7 +194,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
-            if matches!(slot.flow.role, StreamRole::Send { .. })
+            if matches!(slot.flow.role, StreamRole::Send { echo: None, .. })
                 && !event.writable
                 && (event.error || event.hang_up)
             {
@@ -197,12 +212,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
         loop {
             match inbox.commands.try_recv() {
                 Ok(Command::Add(token, flow)) => {
-                    let interest = match flow.role {
-                        StreamRole::Send { .. } => {
-                            Interest { readable: false, writable: false, edge: false }
-                        }
-                        StreamRole::Receive { .. } => Interest::READ,
-                    };
+                    let interest = Interest { readable: flow.reads(), ..NO_INTEREST };
                     if let Err(e) = inbox.poller.add(&*flow.socket, token, interest) {
                         let _ = flow.events.send(FlowEvent::Failed(
                             flow.id,
@@ -215,8 +225,9 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                         at: u64::MAX,
                         left: 0,
                         is_partial: false,
-                        waits_writable: false,
+                        interest,
                         done: false,
+                        echo: echo::Progress::default(),
                     };
                     let slot = flows.entry(token).insert_entry(slot).into_mut();
                     serve(token, slot, &mut shared, &mut heap, inbox, clock);
@@ -288,18 +299,34 @@ fn serve(
     clock: &Clock,
 ) {
     let outcome = match &slot.flow.role {
+        StreamRole::Send { echo: Some(_), .. } => echo::send(slot, shared, clock),
         StreamRole::Send { .. } => send(slot, shared, clock),
+        StreamRole::Receive { echoes: true, .. } => echo::receive(slot, shared, clock),
         StreamRole::Receive { .. } => receive(slot, shared, clock),
+    };
+    let reads = slot.flow.reads();
+    let waits = |writable| match slot.flow.role {
+        StreamRole::Send { .. } => Interest { readable: reads, writable, edge: false },
+        // Input is not read while there is no room to send it back.
+        StreamRole::Receive { .. } => {
+            let is_full = !slot.echo.is_empty();
+            Interest { readable: !is_full, writable: is_full, edge: false }
+        }
     };
     match outcome {
         Outcome::Later(at) => {
-            slot.at = at;
-            if at != u64::MAX {
+            // A stream that also reads is served more often than it is due.
+            if slot.at != at && at != u64::MAX {
                 heap.push(Reverse((at, token)));
             }
-            set_interest(slot, token, inbox, false);
+            slot.at = at;
+            let interest = waits(false);
+            set_interest(slot, token, inbox, interest);
         }
-        Outcome::Blocked | Outcome::TurnOver => set_interest(slot, token, inbox, true),
+        Outcome::Blocked | Outcome::TurnOver => {
+            let interest = waits(true);
+            set_interest(slot, token, inbox, interest);
+        }
         Outcome::Done => slot.done = true,
         Outcome::Failed(text) => {
             slot.done = true;
@@ -344,17 +371,18 @@ enum Outcome {
 
 /// Sets what the poller waits for: room to write only while a sender has data. A system call is made only on a
 /// change: a busy sender stays registered.
-fn set_interest(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
-    if matches!(slot.flow.role, StreamRole::Send { .. }) && slot.waits_writable != writable {
-        slot.waits_writable = writable;
-        let interest = Interest { readable: false, writable, edge: false };
+fn set_interest(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, interest: Interest) {
+    if slot.interest != interest {
+        slot.interest = interest;
         let _ = inbox.poller.modify(&*slot.flow.socket, token, interest);
     }
 }
 
 fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Send { state, content, seed, zero_copy, align, .. } = &flow.role else {
+    let StreamRole::Send { state, content, seed, zero_copy, align, stays_open, echo, .. } =
+        &flow.role
+    else {
         return Outcome::Done;
     };
     let mut state = lock(state);
@@ -372,8 +400,13 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                     note(&mut state, &info);
                 }
                 state.finish(now);
-                let closed = flow.socket.half_close();
-                let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
+                let closed = if *stays_open { Ok(()) } else { flow.socket.half_close() };
+                let total = sender_total(flow.id, &state);
+                if let (Some(echo), Ok(())) = (echo, &closed) {
+                    slot.echo.sent(total, &mut lock(echo), now);
+                    return Outcome::Later(u64::MAX);
+                }
+                let _ = flow.events.send(FlowEvent::SenderDone(total));
                 return match closed {
                     Ok(()) => Outcome::Done,
                     Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
@@ -461,7 +494,9 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
 
 fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Receive { state, discard, align } = &flow.role else { return Outcome::Done };
+    let StreamRole::Receive { state, discard, align, file, .. } = &flow.role else {
+        return Outcome::Done;
+    };
     let buffer = shared.reads.of(READ_BYTES, *align);
     let mut turn = 0;
     let mut state = lock(state);
@@ -482,6 +517,10 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             Ok(n) => {
                 turn += n;
                 state.on_read(n, (!discards).then(|| &buffer[..n]), clock.monotonic_ns());
+                if let Some(file) = file {
+                    // A slow disk slows down the sender, as a slow program would.
+                    lock(file).write(&buffer[..n]);
+                }
                 if n < most {
                     // It is empty now: the poller reports when there is more.
                     return Outcome::Blocked;
@@ -506,7 +545,13 @@ fn note(state: &mut Sending, info: &TcpInfo) {
 fn tick(slot: &mut Slot, now: u64) {
     let flow = &slot.flow;
     match &flow.role {
-        StreamRole::Send { state, samples, .. } => {
+        StreamRole::Send { state, samples, echo, .. } => {
+            if let Some(echo) = echo
+                && let Some(total) = slot.echo.given_up(&mut lock(echo), now)
+            {
+                slot.done = true;
+                let _ = flow.events.send(FlowEvent::SenderDone(total));
+            }
             let mut state = lock(state);
             let info = flow.socket.info();
             info.iter().for_each(|info| note(&mut state, info));
@@ -562,6 +607,13 @@ impl TcpSamples {
             limited_by: limited_by(self.last.as_ref(), &info).map(Into::into),
         });
         self.last = Some(info);
+    }
+}
+
+impl StreamFlow {
+    /// Whether this end reads the stream.
+    fn reads(&self) -> bool {
+        matches!(self.role, StreamRole::Receive { .. } | StreamRole::Send { echo: Some(_), .. })
     }
 }
 

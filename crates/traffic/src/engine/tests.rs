@@ -118,6 +118,7 @@ impl Bench {
             max_segments: 1,
             proof: None,
             own_ring: None,
+            echo: None,
             unreachable: None,
             is_retrying: false,
             events: self.events.clone(),
@@ -139,12 +140,19 @@ impl Bench {
             events: self.events.clone(),
             log: None,
             direction: Direction::Forward,
+            echo: None,
         });
     }
 
     fn stream(&self, id: u32, socket: TcpStream) -> Arc<Mutex<StreamReceiving>> {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
-        let role = StreamRole::Receive { state: state.clone(), discard: false, align: None };
+        let role = StreamRole::Receive {
+            state: state.clone(),
+            discard: false,
+            align: None,
+            echoes: false,
+            file: None,
+        };
         let events = self.events.clone();
         let spec = spec(id, TransportName::Tcp);
         let transport = crate::transport::stream(&spec).unwrap();

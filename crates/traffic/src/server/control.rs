@@ -1,11 +1,13 @@
 //! The task of one control connection: hello, session, test, report. The session ends with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,15 +19,17 @@ use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
 use weir_wire::control::{
-    ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal, ServerMessage,
+    ClientMessage, HELLO_LIMIT, MAX_PART, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal,
+    ServerMessage,
 };
 use weir_wire::ethernet::mac_text;
 use weir_wire::frame::FrameError;
 
+use super::files::MAX_FILES;
 use super::groups::{self, Groups, JoinRequest};
 use super::live::Live;
 use super::session::{Session, Share};
-use super::{ServerEvent, Shared};
+use super::{ServerEvent, Shared, SharedFile};
 use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -339,6 +343,13 @@ impl Task<'_> {
             feedback_ns: StatedRate::of(&open.plan, &specs).feedback_ns(),
             any_size: false,
         };
+        let files = match self.files(&specs, facts.session) {
+            Ok(files) => files,
+            Err(text) => {
+                self.refuse("unavailable", &text).await;
+                return false;
+            }
+        };
         let (events, mut flow_events) = mpsc::unbounded_channel();
         let now = shared.engine.clock().monotonic_ns();
         let session = Arc::new(Session::new(
@@ -351,6 +362,7 @@ impl Task<'_> {
             events.clone(),
             shared.log.clone(),
             xdp,
+            files,
         ));
         lock(&shared.registry).insert(facts.session, Arc::downgrade(&session));
         let closing = Closing { shared, session: session.clone() };
@@ -404,6 +416,39 @@ impl Task<'_> {
         }
         let peer = self.peer.ip().ok_or("a Unix socket has no link")?;
         self.shared.xdp.towards(peer).map(Some)
+    }
+
+    /// The files of the flows that are to be stored.
+    fn files(&self, specs: &[FlowSpec], session: u64) -> Result<HashMap<u32, SharedFile>, String> {
+        let stores =
+            |spec: &&FlowSpec| spec.connection.transport.stream().is_some_and(|s| s.to_file);
+        let flows: Vec<u32> = specs.iter().filter(stores).map(|spec| spec.id).collect();
+        if flows.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let Some(files) = &self.shared.files else {
+            return Err("this server stores nothing (weir serve --file-dir)".into());
+        };
+        if flows.len() > MAX_FILES {
+            let flows = flows.len();
+            return Err(format!("{flows} flows to store: the limit of a session is {MAX_FILES}"));
+        }
+        let created = files.of_session(session, &flows);
+        created.map(HashMap::from_iter).map_err(|e| format!("creating a file: {e}"))
+    }
+
+    /// A part of the file of a flow. The error is the reason why there is none.
+    async fn part(
+        &self,
+        session: &Session,
+        flow: u32,
+        offset: u64,
+    ) -> Result<ServerMessage, String> {
+        let file = session.files.get(&flow).cloned().ok_or("a file that does not exist")?;
+        let reading = tokio::task::spawn_blocking(move || lock(&file).read(offset, MAX_PART));
+        let part = reading.await.map_err(|e| e.to_string())?;
+        let part = part.map_err(|e| format!("reading the file: {e}"))?;
+        Ok(ServerMessage::Part { flow, offset, data: STANDARD.encode(part) })
     }
 
     /// Opens ports for this session alone, if its options need them before the handshake or its plan requests them.
@@ -673,6 +718,18 @@ impl Task<'_> {
                             heard = Instant::now();
                             report = Some(Box::new(end));
                         }
+                        // Only what was reported: before that, a worker still writes.
+                        Ok(ClientMessage::Fetch { flow, offset }) if report.is_some() => {
+                            match self.part(session, flow, offset).await {
+                                Ok(part) if self.send(&part).await => heard = Instant::now(),
+                                Ok(_) => return ("the client does not read".into(), report),
+                                Err(text) => {
+                                    self.refuse("unavailable", &text).await;
+                                    return (text, report);
+                                }
+                            }
+                        }
+                        Ok(ClientMessage::Fetch { .. }) => return ("a message out of order".into(), report),
                         Ok(ClientMessage::Close) => return ("done".into(), report),
                         Ok(ClientMessage::Hello(_) | ClientMessage::Open(_)) => return ("a message out of order".into(), report),
                         Err(e) => {

@@ -1,6 +1,7 @@
 //! The server: any number of concurrent clients on one port, TCP and UDP.
 
 mod control;
+mod files;
 mod front;
 mod groups;
 mod live;
@@ -26,6 +27,9 @@ use weir_net::socket::borrow;
 use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
+pub use files::FileConfig;
+use files::Files;
+pub(crate) use files::SharedFile;
 pub(crate) use front::{Front, Registry};
 pub(crate) use ports::DataPortPool;
 use session::{Admitted, Session};
@@ -104,6 +108,8 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Packets received are logged here.
     pub packet_log: Option<PathBuf>,
+    /// Where it stores what clients ask it to store; absent: it stores nothing.
+    pub files: Option<FileConfig>,
     /// Range of the sessions' own data ports; absent: the system chooses.
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Processors for the workers.
@@ -128,6 +134,7 @@ impl Default for ServerConfig {
             one_off: false,
             idle_timeout: None,
             packet_log: None,
+            files: None,
             data_ports: None,
             cpus: None,
             scheduling: Scheduling::Auto,
@@ -190,6 +197,7 @@ pub(crate) struct Shared {
     pub(crate) next_session: AtomicU64,
     pub(crate) events: mpsc::UnboundedSender<ServerEvent>,
     pub(crate) log: Option<PacketLog>,
+    pub(crate) files: Option<Files>,
     pub(crate) stop: Stop,
     pub(crate) port: u16,
 }
@@ -276,6 +284,7 @@ async fn run(
     // Ten thousand half-open connections need as many descriptors; fewer show as refusals later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     check_scheduling(config.scheduling)?;
+    let files = config.files.as_ref().map(Files::open).transpose()?;
     let local = config.unix.as_deref().map(unix::Listener::open).transpose()?;
     let engine = Arc::new(Engine::start(
         config.cpus.as_deref(),
@@ -305,6 +314,7 @@ async fn run(
         load: Arc::default(),
         events,
         log,
+        files,
         stop: stop.clone(),
         port,
     });

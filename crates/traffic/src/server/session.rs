@@ -14,6 +14,7 @@ use weir_wire::control::ClockState;
 use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
+use super::SharedFile;
 use crate::Address;
 use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -56,6 +57,8 @@ pub(crate) struct Session {
     /// The program that counts the data of its flows, if any has engine `xdp`.
     xdp: Option<ReceiveEnd>,
     used: Mutex<HashSet<u32>>,
+    /// The files of flows that are to be stored.
+    pub(crate) files: HashMap<u32, SharedFile>,
     clock: Mutex<Option<ClockState>>,
     start: Mutex<Option<IntervalClock>>,
 }
@@ -72,6 +75,7 @@ impl Session {
         events: Events,
         log: Option<PacketLog>,
         xdp: Option<ReceiveEnd>,
+        files: HashMap<u32, SharedFile>,
     ) -> Session {
         Session {
             datagram_key: DatagramKey::for_session(&facts.key),
@@ -88,6 +92,7 @@ impl Session {
             log,
             xdp,
             used: Mutex::default(),
+            files,
             clock: Mutex::new(None),
             start: Mutex::new(None),
         }
@@ -158,7 +163,10 @@ impl Session {
                 let link = Link::Stream(socket);
                 Flow::transactions(engine, facts, spec, false, link, None, events)
             }
-            false => Flow::stream(engine, facts, spec, sends, socket, events, None),
+            false => {
+                let file = self.files.get(&spec.id).cloned();
+                Flow::stream(engine, facts, spec, sends, socket, events, None, file)
+            }
         };
         self.add(engine, Arc::new(flow));
         Ok(())

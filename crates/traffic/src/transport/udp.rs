@@ -46,11 +46,13 @@ pub(super) fn options(
     let ip = c.transport.ip().cloned().unwrap_or_default();
     let per_flow = |most: usize| most.min(buffer_limit(flows));
     let window = c.window.map(|w| w.0 as usize);
+    // An echo goes in both directions.
+    let sends = !receives || c.echo.is_some();
     let receive_buffer = if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
     UdpOptions {
-        send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
+        send_buffer: sends.then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
         receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
-        priority: ip.priority.filter(|_| !receives),
+        priority: ip.priority.filter(|_| sends),
         tos: c.tos(),
         ttl: ip.ttl,
         flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
@@ -60,7 +62,7 @@ pub(super) fn options(
         timestamps: receives,
         rxq_overflow: receives,
         receive_tos_ttl: receives && c.counts_ecn(),
-        pacing_bytes_per_second: if receives { None } else { ip.kernel_pacing.map(|r| r.0 / 8) },
+        pacing_bytes_per_second: ip.kernel_pacing.filter(|_| sends).map(|r| r.0 / 8),
         nonblocking: true,
         ..UdpOptions::bind(bind)
     }

@@ -19,6 +19,8 @@ use crate::faults_common::{Server, plan};
 const DROPPED: u32 = 7;
 const OVERTAKEN: u32 = 12;
 const COPIED: u32 = 15;
+// Of 20 datagrams that come back: the one that is dropped, if any is.
+const DROPPED_BACK: u32 = 3;
 
 /// A path for datagrams to a server, at the address of a proxy for its streams.
 pub(crate) struct Path {
@@ -28,10 +30,19 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn open(at: SocketAddr, server: SocketAddr) -> Path {
+        Path::with_return(at, server, false)
+    }
+
+    /// It also drops data on the way back.
+    pub(crate) fn lossy_back(at: SocketAddr, server: SocketAddr) -> Path {
+        Path::with_return(at, server, true)
+    }
+
+    fn with_return(at: SocketAddr, server: SocketAddr, is_lossy: bool) -> Path {
         let socket = UdpSocket::bind(at).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let inner = stop.clone();
-        let thread = std::thread::spawn(move || datagrams(&socket, server, &inner));
+        let thread = std::thread::spawn(move || datagrams(&socket, server, is_lossy, &inner));
         Path { stop, thread: Some(thread) }
     }
 }
@@ -43,10 +54,11 @@ impl Drop for Path {
     }
 }
 
-fn datagrams(near: &UdpSocket, server: SocketAddr, stop: &AtomicBool) {
+fn datagrams(near: &UdpSocket, server: SocketAddr, is_lossy_back: bool, stop: &AtomicBool) {
     near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut clients: HashMap<SocketAddr, (UdpSocket, u32, Option<Vec<u8>>)> = HashMap::new();
     let mut buffer = [0; 2048];
+    let mut returned = 0;
     while !stop.load(Ordering::Relaxed) {
         if let Ok((n, from)) = near.recv_from(&mut buffer) {
             let (far, count, waiting) = clients.entry(from).or_insert_with(|| {
@@ -70,7 +82,13 @@ fn datagrams(near: &UdpSocket, server: SocketAddr, stop: &AtomicBool) {
         }
         for (client, (far, ..)) in &clients {
             while let Ok(n) = far.recv(&mut buffer) {
-                let _ = near.send_to(&buffer[..n], client);
+                let datagram = &buffer[..n];
+                let is_data = !looks_like_control(datagram);
+                let is_dropped = is_lossy_back && is_data && returned % 20 == DROPPED_BACK;
+                returned += u32::from(is_data);
+                if !is_dropped {
+                    let _ = near.send_to(datagram, client);
+                }
             }
         }
     }

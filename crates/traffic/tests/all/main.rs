@@ -5,8 +5,10 @@
 mod faults_common;
 
 mod cast;
+mod echo;
 mod ethernet;
 mod faults;
+mod files;
 mod header;
 mod hostile;
 mod loopback;

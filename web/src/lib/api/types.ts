@@ -1724,6 +1724,8 @@ export interface components {
              * @example 10s
              */
             duration?: components["schemas"]["Span"] | null;
+            /** @description The server sends back what it receives: `whole`, or the first bytes of each datagram, 32 to 65 535. Absent: nothing. */
+            echo?: components["schemas"]["Echo"] | null;
             /**
              * ECN codepoint
              * @description ECN codepoint of sent datagrams: the lower two bits of the TOS byte, which are 0 in `tos`. The receiver counts the codepoints that arrive. TCP negotiates ECN by itself (net.ipv4.tcp_ecn).
@@ -1805,6 +1807,12 @@ export interface components {
              */
             mss?: number | null;
             /**
+             * Path MTU
+             * Format: uint32
+             * @description Path MTU to test, 148 to 32 807 bytes: no packet is longer, with the headers of IP. TCP's MSS and the default payload of datagrams follow from it. Absent: that of the path.
+             */
+            mtu?: number | null;
+            /**
              * @description Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
              * @default
              */
@@ -1814,6 +1822,11 @@ export interface components {
              * @description TCP_NODELAY: Nagle's algorithm off.
              */
             no_delay?: boolean;
+            /**
+             * No half close
+             * @description The sender leaves its direction of a stream open after the last byte, until the connection is closed. Otherwise it closes that direction (half close), so that the receiver reads the end of the stream.
+             */
+            no_half_close?: boolean;
             /**
              * Transactions in progress
              * Format: uint32
@@ -1892,6 +1905,11 @@ export interface components {
              * @description Law of the time from each start of a transfer to the next, whether or not earlier ones have completed. Unless the law states its mean, it follows from `rate`. Absent: with a rate exponential (a Poisson process); without one, a transfer starts when one before it has completed.
              */
             starts?: components["schemas"]["SpacingLaw"] | null;
+            /**
+             * Store in a file at the server
+             * @description The server stores the bytes of a stream in a file, if it permits that (`weir serve --file-dir`).
+             */
+            to_file?: boolean;
             /**
              * TOS or traffic class
              * Format: uint8
@@ -2414,6 +2432,108 @@ export interface components {
              * @example 1
              */
             percentage: number;
+        };
+        /**
+         * @description whole, or the number of first bytes of each datagram, 32 to 65 535
+         * @example whole
+         * @example 64
+         */
+        Echo: string;
+        /** @description What the server sent back and the client received. Its round trips are those of the flow. */
+        Echo2: {
+            /**
+             * Format: uint64
+             * @description Bits that differed from the seeded payload, if it was verified.
+             */
+            bit_errors?: number | null;
+            /**
+             * Format: double
+             * @description Payload rate over `seconds`, or over the sender's if that is longer.
+             */
+            bits_per_second?: number | null;
+            /**
+             * Format: uint64
+             * @description Payload bytes that came back, without duplicates.
+             * @default 0
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Echoes with a bad tag, bit errors or truncation.
+             */
+            corrupted_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Copies of an echo, also those of a datagram that was duplicated on its path to the server.
+             */
+            duplicate_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Echoes that arrived after the loss threshold; also counted as lost.
+             */
+            late_packets?: number | null;
+            /**
+             * Format: double
+             * @description Lost echoes / datagrams sent.
+             */
+            loss_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Of these, echoes that were lost on the path back: the rest. Absent without the server's report.
+             */
+            lost_back_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Of these, datagrams that did not reach the server, by its own count.
+             */
+            lost_forward_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Sent datagrams whose echo did not arrive within the loss threshold.
+             */
+            lost_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Maximum bytes of each datagram that the server sent back; absent if it sent back all.
+             */
+            most_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Echoes that came back, without duplicates, or reads from the stream.
+             * @default 0
+             */
+            packets: number;
+            /**
+             * Format: double
+             * @description Packet rate over the same time.
+             */
+            packets_per_second?: number | null;
+            /**
+             * Format: uint64
+             * @description Echoes with a number below the next expected one (RFC 4737), in whichever direction that happened.
+             */
+            reordered_packets?: number | null;
+            /**
+             * Format: double
+             * @description From the first to the last of them.
+             * @default 0
+             */
+            seconds: number;
+            /**
+             * Format: uint64
+             * @description Echoes that the client's socket had no room for; also counted as lost on the path back.
+             */
+            socket_dropped_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes of the stream that had not come back when the client stopped waiting; 0 if all did.
+             */
+            undelivered_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Of these, echoes that the server's system did not accept for sending.
+             */
+            unsent_packets?: number | null;
         };
         /**
          * @description The ECN codepoint of sent datagrams (RFC 3168 section 5).
@@ -3072,6 +3192,8 @@ export interface components {
              * @default null
              */
             connect_seconds: number | null;
+            /** @description What came back to this end of the data that it sent; its delays are round trips. */
+            echo?: components["schemas"]["Receiver"] | null;
             /**
              * @description Reason for an early end, if there was one.
              * @default null
@@ -3098,6 +3220,8 @@ export interface components {
              * @default
              */
             local: string;
+            /** @description The file in which this end stored what it received. */
+            received_file?: components["schemas"]["ReceivedFile"] | null;
             /**
              * @description Figures of the receiver, if this end received.
              * @default null
@@ -3136,6 +3260,11 @@ export interface components {
             time_source: string | null;
             /** @description Transactions, if this end sent the requests. */
             transactions?: components["schemas"]["Transactions"] | null;
+            /**
+             * Format: uint64
+             * @description Datagrams that this end was to send back, but its system did not accept.
+             */
+            unechoed_packets?: number | null;
         };
         /** @description The report of one end. */
         EndReport: {
@@ -3599,6 +3728,8 @@ export interface components {
              * @default forward
              */
             direction: components["schemas"]["Direction"];
+            /** @description What came back, if the server sent back what it received. */
+            echo?: components["schemas"]["Echo2"] | null;
             /** @description IP version. */
             family?: components["schemas"]["Family"] | null;
             /**
@@ -3625,9 +3756,11 @@ export interface components {
             payload_bytes: number;
             /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
+            /** @description The file in which the server stored what it received, if the plan asked for it. */
+            received_file?: components["schemas"]["ReceivedFile"] | null;
             /** @description The receiving side, whose figures are the result. */
             receiver?: components["schemas"]["Receiver"] | null;
-            /** @description Round trip of this flow, if it was measured. */
+            /** @description Round trip of this flow, if it was measured: of datagrams that the server sent back. */
             round_trip?: components["schemas"]["Delay"] | null;
             /** @description The sending side. */
             sender?: components["schemas"]["Sender"] | null;
@@ -5575,6 +5708,39 @@ export interface components {
              * @description A socket on its host listens on this TCP port, or is bound to this UDP port.
              */
             port?: number | null;
+        };
+        /** @description A file at the server with the bytes of a stream, in their order. */
+        ReceivedFile: {
+            /**
+             * Format: uint64
+             * @description Bytes in it.
+             * @default 0
+             */
+            bytes: number;
+            /** @description Why bytes that arrived are missing in it: a limit of the server, or the error of its file system. */
+            error?: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes that the client has fetched back, if it asked for them: their SHA-256 is that of the file.
+             */
+            fetched_bytes?: number | null;
+            /**
+             * @description The server keeps it after the session. Otherwise it is removed then.
+             * @default false
+             */
+            is_kept: boolean;
+            /** @description Whether it has exactly the bytes that the client sent, by their SHA-256. Absent if the client did not finish. */
+            is_whole?: boolean | null;
+            /**
+             * @description Its name, chosen by the server.
+             * @default
+             */
+            name: string;
+            /**
+             * @description SHA-256 of these bytes, hexadecimal.
+             * @default
+             */
+            sha256: string;
         };
         /** @description Figures of a receiver. */
         Receiver: {

@@ -10,10 +10,10 @@ use weir_model::ModelError;
 use weir_model::names::{Host, UNIX};
 use weir_model::plan::{DEFAULT_PORT, Scope};
 use weir_model::threads::Threads;
-use weir_model::units::Span;
+use weir_model::units::{ByteSize, Span};
 
 use crate::commands::values::{self, Cpus};
-use crate::engine::{Key, Limits, Scheduling, ServerConfig};
+use crate::engine::{FileConfig, Key, Limits, Scheduling, ServerConfig};
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -83,6 +83,13 @@ pub(crate) struct GeneralArgs {
     /// long a thread polls the socket for a message before it sleeps [default: 60us, with transactions 0; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
+    /// Store the streams of clients that ask for it (weir test --to-file) as files in this directory; the client of the session may
+    /// fetch its own. They are removed at the end of their session [default: nothing is stored]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) file_dir: Option<PathBuf>,
+    /// Keep the files of --file-dir when their session ends
+    #[arg(long, requires = "file_dir")]
+    pub(crate) keep_files: bool,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,
@@ -122,6 +129,12 @@ pub(crate) struct LimitArgs {
     /// Maximum number of flows of all sessions that are sent as Ethernet frames, which need CAP_NET_RAW; 0 refuses them
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = values::whole(0_u32..=10_000))]
     pub(crate) max_frame_flows: u32,
+    /// Maximum size of the files of a session (--file-dir), at least 1; what arrives above it is not stored
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = positive_size, requires = "file_dir")]
+    pub(crate) max_session_file: ByteSize,
+    /// The same of all files that have not been removed
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = positive_size, requires = "file_dir")]
+    pub(crate) max_files: ByteSize,
     /// Exit after this time without a client [default: never]
     #[arg(long, value_name = "TIME", value_parser = values::positive)]
     pub(crate) idle_timeout: Option<Span>,
@@ -158,6 +171,14 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
         (Ok(_), Some(path)) => Ok(path.into()),
         (Err(ModelError::Field { given, .. }), Some(_)) => Err(given),
         _ => Err("expected unix:PATH; --bind accepts IP addresses".into()),
+    }
+}
+
+/// A size, from 1 byte.
+fn positive_size(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>() {
+        Ok(ByteSize(0)) => Err("expected a size from 1".into()),
+        size => size.map_err(|e| e.to_string()),
     }
 }
 
@@ -201,6 +222,10 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
             spin: general.spin.map(|spin| Span(spin.as_nanos() as u64)),
         },
         packet_log: args.output.packet_log.clone(),
+        file_dir: general.file_dir.clone(),
+        keep_files: general.keep_files,
+        max_session_file: limits.max_session_file,
+        max_files: limits.max_files,
         max_sessions: limits.max_sessions,
         max_flows: limits.max_flows,
         session_time: limits.session_time,
@@ -241,6 +266,12 @@ pub(crate) fn config(job: &ServeJob, key: Option<Key>) -> Result<ServerConfig, C
             frame_flows: job.max_frame_flows.into(),
             ..Limits::default()
         },
+        files: job.file_dir.clone().map(|directory| FileConfig {
+            directory,
+            keeps: job.keep_files,
+            session_bytes: job.max_session_file.0,
+            bytes: job.max_files.0,
+        }),
         data_ports: job.data_ports.map(|(first, last)| first..=last),
         one_off: job.one_off,
         idle_timeout: job.idle_timeout.map(|t| Duration::from_nanos(t.0)),
@@ -283,7 +314,7 @@ mod tests {
             ),
             (64, 3600, 10_000, 10)
         );
-        assert_eq!((config.idle_timeout, config.cpus), (None, None));
+        assert_eq!((config.idle_timeout, config.cpus, config.files), (None, None, None));
         assert_eq!((config.scheduling, config.spin), (Scheduling::Auto, None));
     }
 
@@ -292,7 +323,7 @@ mod tests {
         let config = of(
             "-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
                          --hello-time 1 --scheduling normal --spin 500us --idle-timeout 500ms --packet-log f --max-half-open 9 --silence-time 7s \
-                         --data-ports 5000-5100",
+                         --data-ports 5000-5100 --file-dir d --keep-files --max-session-file 1M --max-files 2M",
         )
         .unwrap();
         assert_eq!(config.bind, ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
@@ -305,6 +336,13 @@ mod tests {
         assert_eq!(config.data_ports, Some(5000..=5100));
         assert_eq!(config.idle_timeout, Some(Duration::from_millis(500)));
         assert_eq!(config.packet_log, Some("f".into()));
+        let files = FileConfig {
+            directory: "d".into(),
+            keeps: true,
+            session_bytes: 1 << 20,
+            bytes: 2 << 20,
+        };
+        assert_eq!(config.files, Some(files));
         assert_eq!(of("-4").unwrap().bind, [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);
         assert_eq!(of("-6").unwrap().bind, [IpAddr::from(Ipv6Addr::UNSPECIFIED)]);
     }
@@ -340,6 +378,8 @@ mod tests {
             ("--idle-timeout 0", "--idle-timeout"),
             ("--silence-time 4s", "--silence-time"),
             ("--max-half-open 0", "--max-half-open"),
+            ("--keep-files", "--file-dir"),
+            ("--file-dir d --max-files 0", "--max-files"),
             ("--data-ports 5000", "--data-ports"),
             ("--data-ports 5100-5000", "--data-ports"),
             ("--data-ports 0-5000", "--data-ports"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use weir_model::names::HostKind;
 use weir_model::plan::{
-    Alignment, CatchUp, DataPorts, Direction, Ecn, EngineName, HeaderFormat, RateSchedule, Shape,
-    Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, Echo, Ecn, EngineName, HeaderFormat, RateSchedule,
+    Shape, Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -173,6 +173,13 @@ flags! {
         /// Transactions in progress at the same time, or users that transfer, 1 to 1024 [default: 1]
         #[arg(long, visible_alias = "users", value_name = "N", value_parser = values::whole(1_u32..=1024))]
         outstanding: Option<u32> => connection.outstanding,
+        /// The server sends back what it receives, or the first BYTES of each datagram, 32 to 65535: round trips, losses in each
+        /// direction and the rate of what comes back
+        #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "whole")]
+        echo: Option<Echo> => connection.echo,
+        /// The server stores the stream in a file, if it was started with --file-dir: the result has its name, size and SHA-256
+        #[arg(long)]
+        to_file: bool => connection.to_file,
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
@@ -275,6 +282,10 @@ flags! {
         /// TCP maximum segment size, 88 to 32767 bytes [default: by the path MTU]
         #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
         set_mss: Option<u32> => connection.mss,
+        /// Path MTU to test, 148 to 32807 bytes: no packet is longer, with the headers of IP. Sets the MSS of TCP, and the default and
+        /// maximum of -l for datagrams [default: that of the path]
+        #[arg(long, value_name = "BYTES", value_parser = values::whole(148_u32..=32_807))]
+        mtu: Option<u32> => connection.mtu,
         /// TCP: disable Nagle's algorithm (TCP_NODELAY)
         #[arg(short = 'N', long)]
         no_delay: bool => connection.no_delay,
@@ -322,6 +333,9 @@ flags! {
         /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
         #[arg(long)]
         skip_rx_copy: bool => connection.discard,
+        /// TCP: the sender does not close its direction after the last byte (no FIN until the connection is closed)
+        #[arg(long)]
+        no_half_close: bool => connection.no_half_close,
         /// Writes and reads of a stream start at this offset from a multiple of a power of two up to 64K in memory, such as 4096+8
         /// [default: not aligned]
         #[arg(long, value_name = "BYTES[+OFFSET]")]
@@ -448,6 +462,9 @@ pub(crate) struct OutputArgs {
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
+    /// With --to-file: after the test, fetch the server's file into this one and check its SHA-256
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fetch: Option<PathBuf>,
     /// Write one entry per received packet to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_log: Option<PathBuf>,

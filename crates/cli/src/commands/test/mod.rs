@@ -145,6 +145,7 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
             spin: general.spin.map(span),
         },
         packet_log: output.packet_log.clone(),
+        fetch: output.fetch.clone(),
         connect_timeout: span(connect_timeout),
     };
     Ok(Some((job, key, source)))
@@ -203,6 +204,7 @@ fn prepare(
             connect_timeout: Duration::from_nanos(job.connect_timeout.0),
             control_socket: job.control_socket,
             packet_log: job.packet_log,
+            fetch: job.fetch,
             cpus: threads.cpus,
             scheduling: threads.scheduling,
             spin: threads.spin,
@@ -254,6 +256,7 @@ fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
     let written = [
         ("--save-plan", &args.general.save_plan),
         ("--csv", &output.csv),
+        ("--fetch", &output.fetch),
         ("--packet-log", &output.packet_log),
         ("--logfile", &output.logfile),
     ];

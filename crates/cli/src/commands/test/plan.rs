@@ -339,6 +339,9 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
         (TrafficError::File { field: "packet_log", path, source }, _) => {
             CliError::io("--packet-log: open", path)(source)
         }
+        (TrafficError::File { field: "fetch", path, source }, _) => {
+            CliError::io("--fetch: write", path)(source)
+        }
         (TrafficError::File { field: "control_socket", path, source }, _) => {
             CliError::io("--control-socket: open", path)(source)
         }
@@ -352,6 +355,8 @@ fn flag_that_gave(field: &str, given: &str) -> Option<String> {
     match field {
         // Each of the two flags that set it has its own kind of address.
         "group" if !is_multicast() => Some(spelled("broadcast")),
+        // It shapes no plan.
+        "fetch" => Some(spelled("fetch")),
         _ => flag_of_field(field),
     }
 }

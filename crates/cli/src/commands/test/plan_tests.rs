@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 52] = [
+const LINES: [&str; 56] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -73,6 +73,10 @@ const LINES: [&str; 52] = [
     "h --rr --request 100 --response 8K --outstanding 16",
     "h -u --rr -b 1000pps -k 1000",
     "h --shape crr --response 1K",
+    "h --echo -n 1M",
+    "h -u --echo=64 -l 200",
+    "h --mtu 1000 --no-half-close",
+    "h -u --mtu 1000 -6",
     "h --shape cc -P 4",
     "--save-plan f -u",
     "h -u --voice g729a --jitter-buffer 40ms -l 32 --header rtp --idt 20ms",
@@ -336,14 +340,17 @@ fn the_examples_of_the_pages_are_plans() {
     let pages = [
         (include_str!("../../../../../docs/guide.md"), 40),
         (include_str!("../../../../../docs/laws.md"), 3),
+        (include_str!("../../../../../docs/echo.md"), 5),
+        (include_str!("../../../../../docs/files.md"), 2),
         (include_str!("../../../../../docs/transactions.md"), 10),
         (include_str!("../../../../../docs/transfers.md"), 5),
         (include_str!("../../../../../README.md"), 5),
     ];
     for (page, least) in pages {
         // Those that read a file need that file.
-        let reads =
-            |line: &&str| ["@", "--plan ", "--replay "].iter().any(|flag| line.contains(flag));
+        let reads = |line: &&str| {
+            ["@", "--plan ", "--replay ", " -F "].iter().any(|flag| line.contains(flag))
+        };
         let lines = page.lines().filter_map(|line| line.strip_prefix("weir "));
         let lines: Vec<&str> =
             lines.filter(|line| line.starts_with("test ") && !reads(line)).collect();

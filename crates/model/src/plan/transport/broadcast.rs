@@ -23,7 +23,7 @@ impl UdpHeader for Broadcast {
 }
 
 /// The options of the IP layer that it has.
-const IP: &[&str] = &["tos", "ttl", "kernel_pacing", "client_port", "client_port_last"];
+const IP: &[&str] = &["tos", "ttl", "mtu", "kernel_pacing", "client_port", "client_port_last"];
 /// Its options of a group: there is nothing to join.
 const GROUP: &[&str] = &["group", "group_port", "interface"];
 

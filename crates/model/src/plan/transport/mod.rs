@@ -160,6 +160,11 @@ impl Transport {
         self.options().tcp()
     }
 
+    /// Mutable options of TCP.
+    pub(crate) fn tcp_options_mut(&mut self) -> Option<&mut TcpOptions> {
+        self.options_mut().tcp_mut()
+    }
+
     /// Options of UDP, if the transport uses it.
     #[must_use]
     pub fn udp_options(&self) -> Option<&UdpOptions> {

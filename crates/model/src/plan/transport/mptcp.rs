@@ -57,10 +57,13 @@ impl Description for Mptcp {
 /// The options of TCP that Linux accepts on an MPTCP socket.
 const OPTIONS: &[&str] = &[
     "mss",
+    "mtu",
     "no_delay",
     "congestion",
     "zero_copy",
     "discard",
+    "no_half_close",
+    "to_file",
     "align",
     "tos",
     "flow_label",
@@ -105,5 +108,9 @@ impl Options for MptcpOptions {
 
     fn tcp(&self) -> Option<&TcpOptions> {
         Some(&self.tcp)
+    }
+
+    fn tcp_mut(&mut self) -> Option<&mut TcpOptions> {
+        Some(&mut self.tcp)
     }
 }

@@ -23,7 +23,7 @@ impl UdpHeader for Multicast {
 }
 
 /// The options of the IP layer that it has.
-const IP: &[&str] = &["tos", "ttl", "kernel_pacing", "client_port", "client_port_last"];
+const IP: &[&str] = &["tos", "ttl", "mtu", "kernel_pacing", "client_port", "client_port_last"];
 
 /// Options of UDP multicast.
 #[derive(Debug, Clone, PartialEq, Default)]

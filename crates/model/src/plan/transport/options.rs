@@ -33,6 +33,9 @@ pub(crate) trait Options {
     fn tcp(&self) -> Option<&TcpOptions> {
         None
     }
+    fn tcp_mut(&mut self) -> Option<&mut TcpOptions> {
+        None
+    }
     fn udp(&self) -> Option<&UdpOptions> {
         None
     }

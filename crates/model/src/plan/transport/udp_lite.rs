@@ -30,6 +30,7 @@ const OPTIONS: &[&str] = &[
     "tos",
     "flow_label",
     "ttl",
+    "mtu",
     "kernel_pacing",
     "client_port",
     "client_port_last",

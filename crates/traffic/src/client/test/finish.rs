@@ -69,7 +69,7 @@ impl Test<'_> {
                 "the interface towards the server is virtual or reports no speed, so that no link usage was computed: set the nominal rate, such as 1G",
             ));
         }
-        let record = assemble(Parts {
+        let mut record = assemble(Parts {
             plan: weir_model::plan::Plan {
                 host: Some(self.config.host.clone()),
                 ..self.config.plan.clone()
@@ -92,6 +92,14 @@ impl Test<'_> {
             control_bytes: self.meter.bytes(),
             path_mtu_bytes: Some(self.path_mtu_bytes),
         });
+        if error.is_none() {
+            let files = self.stored_files(reader, &mut record);
+            let outcome = tokio::select! {
+                outcome = files => outcome,
+                reason = stop.asked(2) => Err(TrafficError::Stopped(reason.text(), reason.exit_code())),
+            };
+            error = outcome.err();
+        }
         let _ = self.send(&ClientMessage::Close).await;
         if error.is_none() && status == Status::Interrupted {
             let reason = stop.reason().unwrap_or(StopReason::Interrupted);

@@ -1,6 +1,7 @@
 //! One test from beginning to end.
 
 mod clocks;
+mod fetch;
 mod finish;
 mod live;
 mod play;
@@ -16,7 +17,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
-use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock};
+use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock, Supply};
+use weir_model::content::Content;
 use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, SourceAddresses};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
@@ -132,6 +134,8 @@ struct Test<'a> {
     worst_clock: Option<(ClockState, Option<String>)>,
     cpu: host::CpuMeter,
     warnings: Vec<Warning>,
+    /// The file into which a stored one is fetched.
+    fetched: Option<std::fs::File>,
 }
 
 /// This host's end of the link to the server, if the plan sends frames of it.
@@ -205,6 +209,8 @@ pub(super) async fn run(
     check_ports(&config.plan)?;
     check_sources(&config.plan)?;
     let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
+    let fetched =
+        config.fetch.as_deref().map(|path| fetch::open(path, &config.plan)).transpose()?;
     let mut connected = tokio::select! {
         connected = connect::connect(&config, &meter) => connected?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
@@ -219,6 +225,7 @@ pub(super) async fn run(
     if let Some(link) = &link {
         path_mtu_bytes = path_mtu_bytes.min(link.mtu_bytes());
     }
+    config.plan.check_mtu(family).map_err(TrafficError::from)?;
     let specs = config.plan.flows(family, path_mtu_bytes);
     if let Some(link) = link
         && let Some((payload_bytes, most)) = link.oversized(transport::frames(&specs))
@@ -357,6 +364,7 @@ pub(super) async fn run(
         worst_clock: None,
         cpu: host::CpuMeter::new(&config.clock),
         warnings: vec![],
+        fetched,
     };
     let before = host::before(remote.ip().map(|remote| remote.ip()), config.plan.device.as_deref());
     let notes_before = engine.notes().len();

@@ -91,7 +91,13 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
     });
     let pool = StreamPool::new(Content::Random, 7, 1 << 20);
     let received = Arc::new(Mutex::new(StreamReceiving::new(Some(pool))));
-    let role = StreamRole::Receive { state: received.clone(), discard: false, align: Some(align) };
+    let role = StreamRole::Receive {
+        state: received.clone(),
+        discard: false,
+        align: Some(align),
+        echoes: false,
+        file: None,
+    };
     engine.add_stream(StreamFlow { id: 1, socket: far.clone(), role, events: events.clone() });
     let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
     let intervals = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
@@ -103,6 +109,8 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
         zero_copy: false,
         align: Some(align),
         samples: Arc::default(),
+        stays_open: false,
+        echo: None,
     };
     engine.add_stream(StreamFlow { id: 2, socket: near.clone(), role, events });
     loop {

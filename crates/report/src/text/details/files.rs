@@ -1,0 +1,44 @@
+//! The line of files in which the server stored what it received.
+
+use weir_model::counted;
+use weir_model::record::{Flow, ReceivedFile};
+
+use super::Items;
+use crate::number::volume;
+use crate::style::clean;
+
+pub(super) fn files(items: &mut Items, flows: &[Flow]) {
+    items.per_flow(
+        "Stored",
+        flows,
+        |f| f.received_file.as_ref().map(text),
+        |flows| {
+            let all = || flows.iter().filter_map(|f| f.received_file.as_ref());
+            let count = all().count();
+            let whole = all().filter(|file| file.is_whole == Some(true)).count();
+            let bytes = all().map(|file| file.bytes).fold(0, u64::saturating_add);
+            let text = format!("{}, {}; {whole} whole", counted(count, "file"), volume(bytes));
+            (count > 0).then_some(text)
+        },
+    );
+}
+
+/// `weir-0000002a-1 at the server, 1.00 MiB, whole, removed with the session; SHA-256 …; fetched`.
+fn text(file: &ReceivedFile) -> String {
+    let state = match file.is_whole {
+        Some(true) => ", whole",
+        Some(false) => ", incomplete",
+        None => "",
+    };
+    let kept = if file.is_kept { "kept" } else { "removed with the session" };
+    let mut text =
+        format!("{} at the server, {}{state}, {kept}", clean(&file.name), volume(file.bytes));
+    if let Some(error) = &file.error {
+        text += &format!(" ({})", clean(error));
+    }
+    text += &format!("; SHA-256 {}", clean(&file.sha256));
+    if file.fetched_bytes.is_some() {
+        text += "; fetched, the same";
+    }
+    text
+}
