@@ -61,12 +61,12 @@ fn all_sizes_and_shapes_work_over_both_versions_of_ip() {
     let host = bench.lab.host("b").unwrap();
     for address in [host.ipv4.to_string(), host.ipv6.to_string()] {
         for size in ["0", "1", "1492"] {
-            let words = ["--ethernet", "-R", "-l", size, "-b", "500pps", "-t", "0.2"];
+            let words = ["--ethernet", "-R", "-l", size, "-b", "500pps", "-k", "100"];
             let record = bench.test_to(&address, &words);
             let (s, r) = ends(&record.flows[0]);
             assert_eq!((s.packets, r.packets, s.bytes), (100, 100, r.bytes), "{size}");
         }
-        let words = ["--ethernet", "--rr", "-b", "200pps", "-t", "0.5"];
+        let words = ["--ethernet", "--rr", "-b", "200pps", "-k", "100"];
         let record = bench.test_to(&address, &words);
         let transactions = record.flows[0].transactions.as_ref().unwrap();
         assert_eq!((transactions.completed, transactions.failed), (100, 0));
