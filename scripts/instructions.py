@@ -28,7 +28,10 @@ COUNTED = (
 
 
 def run(command, **options):
-    return subprocess.run(command, check=True, text=True, capture_output=True, timeout=540, **options)
+    done = subprocess.run(command, text=True, capture_output=True, timeout=540, **options)
+    if done.returncode != 0:
+        sys.exit(f"instructions.py: {' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr.strip()[-4000:]}")
+    return done
 
 
 def counted(program, arguments):
