@@ -27,7 +27,7 @@ fn a_capture_shows_the_frames_of_both_directions() {
     let Some(mut bench) = Bench::up(test, &["tshark", "dumpcap", "bash", "cat"]) else { return };
     bench.serve(&[]);
     let capture = Capture::of(&bench, "ether proto 0x88b5 or udp");
-    let words = ["--ethernet", "--bidir", "-b", "500pps", "-l", "100", "-t", "0.4", "--verify"];
+    let words = ["--ethernet", "--bidir", "-b", "500pps", "-l", "100", "-k", "200", "--verify"];
     let record = bench.test(&words);
     let file = capture.stop(&bench);
     let macs = ["a", "b"].map(|host| mac(&bench, host));
@@ -96,7 +96,8 @@ fn an_emulators_losses_are_those_of_the_receiver() {
     assert!(line.contains("listening"), "{line}");
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     let words = ["test", &b, "--json", "--no-store", "--ethernet", "-l", "200", "-b", "1000pps"];
-    let ended = run(path.weir("a", &[&words[..], &["-t", "1", "--loss-threshold", "1s"]].concat()));
+    let ended =
+        run(path.weir("a", &[&words[..], &["-k", "1000", "--loss-threshold", "1s"]].concat()));
     let _ = (server.kill(), server.wait());
     let (report, _) = emulator.report();
     let record = ended.record();
