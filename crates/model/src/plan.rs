@@ -66,7 +66,7 @@ pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms: the 16-bit length minus the 8 B UDP header.
 pub(crate) const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
 /// Maximum number of flows of a plan.
-pub const MAX_FLOWS: u64 = 100_000;
+pub const MAX_FLOWS: u32 = 200_000;
 
 /// A plan, `weir.plan/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

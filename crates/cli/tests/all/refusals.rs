@@ -65,7 +65,7 @@ const LINES: &[&str] = &[
     "test h -l 17M",
     "test h -l 0.5",
     "test h -P 0",
-    "test h -P 100001",
+    "test h -P 200001",
     "test h --profile voip-g712",
     "test h --profile dns --transport tcp",
     "test h -u -l 0 -b 1M",

@@ -123,8 +123,9 @@ impl Plan {
             let accepted = format!("{alone} alone, which has no server, or none of it");
             return refuse("connection", given, &accepted);
         }
-        if flows > MAX_FLOWS {
-            return refuse("connection", format!("{flows} flows"), "at most 100000 flows in all");
+        if flows > u64::from(MAX_FLOWS) {
+            let accepted = format!("at most {MAX_FLOWS} flows in all");
+            return refuse("connection", format!("{flows} flows"), &accepted);
         }
         Ok(())
     }
@@ -244,8 +245,8 @@ impl Connection {
         if self.name.len() > 64 || self.name.chars().any(char::is_control) {
             return refuse("name", format!("{:?}", self.name), "up to 64 printable characters");
         }
-        if !(1..=100_000).contains(&self.count) {
-            return refuse("count", self.count.to_string(), "1 to 100000");
+        if !(1..=MAX_FLOWS).contains(&self.count) {
+            return refuse("count", self.count.to_string(), &format!("1 to {MAX_FLOWS}"));
         }
         if let Some(payload) = &self.payload {
             let (least, most) = self.transport.payload_bytes(family);

@@ -69,7 +69,7 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "what"))]
         echo: Option<Echo> = None,
-        /// Number of such flows, 1 to 100 000.
+        /// Number of such flows, 1 to 200 000.
         #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
         /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.

@@ -1694,7 +1694,7 @@ export interface components {
             /**
              * Number of flows
              * Format: uint32
-             * @description Number of such flows, 1 to 100 000.
+             * @description Number of such flows, 1 to 200 000.
              * @default 1
              */
             count: number;

@@ -8,7 +8,7 @@ use clap::Args;
 use weir_jobs::ServeJob;
 use weir_model::ModelError;
 use weir_model::names::{Host, UNIX};
-use weir_model::plan::{DEFAULT_PORT, Scope};
+use weir_model::plan::{DEFAULT_PORT, MAX_FLOWS, Scope};
 use weir_model::threads::Threads;
 use weir_model::units::{ByteSize, Span};
 
@@ -101,8 +101,8 @@ pub(crate) struct LimitArgs {
     /// Maximum number of concurrent sessions, from 1
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = values::whole(1_u32..=u32::MAX))]
     pub(crate) max_sessions: u32,
-    /// Maximum number of concurrent flows of all sessions, 1 to 100 000
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = values::whole(1_u32..=100_000))]
+    /// Maximum number of concurrent flows of all sessions, 1 to 200 000
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = values::whole(1_u32..=MAX_FLOWS))]
     pub(crate) max_flows: u32,
     /// Maximum duration of a session
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use weir_model::names::HostKind;
 use weir_model::plan::{
-    Alignment, CatchUp, DataPorts, Direction, Echo, Ecn, EngineName, HeaderFormat, RateSchedule,
-    Shape, Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
+    Alignment, CatchUp, DataPorts, Direction, Echo, Ecn, EngineName, HeaderFormat, MAX_FLOWS,
+    RateSchedule, Shape, Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -141,8 +141,8 @@ flags! {
         /// of ten (iperf3 counts all connections together)
         #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
         packets: Option<u64> => connection.packets,
-        /// Connections in each direction, 1 to 100 000 [default: 1]
-        #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
+        /// Connections in each direction, 1 to 200 000 [default: 1]
+        #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=MAX_FLOWS))]
         parallel: Option<u32> => connection.count,
         /// The server sends
         #[arg(short = 'R', long, conflicts_with = "bidir")]

@@ -198,7 +198,7 @@ mod tests {
             ("size", "abc", &*format!("size: 'abc'; accepted: {}", Size::form())),
             ("size", "0.1", &*format!("size: '0.1'; accepted: {}", Size::form())),
             ("length", "70000", "length: 70000; accepted: 0 to 65507 bytes for UDP"),
-            ("connections", "0", "connections: 0; accepted: 1 to 100000"),
+            ("connections", "0", "connections: 0; accepted: 1 to 200000"),
             ("connections", "x", "connections: 'x'; accepted: a whole number, 0 to 4294967295"),
             ("tos", "300", "tos: '300'; accepted: a whole number, 0 to 255"),
             ("verify", "maybe", "verify: 'maybe'; accepted: true or false"),
