@@ -128,6 +128,9 @@ def scenarios():
     for transport in ("tcp", "udp"):
         found.append(Scenario("rr", f"rr-{transport}", True, {"payload": "14"}, (
             Ratio(f"weir-{transport}-rr", f"sockperf-{transport}-rr", TPS, 1.0),)))
+        # Both ends of both tools poll instead of sleeping.
+        found.append(Scenario("rr", f"rr-{transport}-spin", True, {"payload": "14"}, (
+            Ratio(f"weir-{transport}-rr-spin", f"sockperf-{transport}-rr-spin", TPS, 1.1),)))
     for pps in ("1000", "50000", "997"):
         found.append(Scenario("pacing", f"pacing-{pps}", True, {"payload": "160", "pps": pps}, (
             Best("weir-paced", ("nuttcp-paced", "mgen-paced", "sockperf-paced"), DEVIATION, 0.8, "<="),

@@ -311,10 +311,11 @@ def catalogue(bare_directory, weir, iperf3_new):
              ["sockperf", "tp", "-i", "{host}", "-p", "5002", "-m", "{payload}", "-t", "{whole_seconds}", "--mps", "{pps}"],
              ("udp", 5002)), "sockperf")
 
-    for name, options in (("sockperf-udp-rr", []), ("sockperf-tcp-rr", ["--tcp"])):
+    for name, options in (("sockperf-udp-rr", []), ("sockperf-tcp-rr", ["--tcp"]), ("sockperf-udp-rr-spin", ["--nonblocked"]),
+                          ("sockperf-tcp-rr-spin", ["--tcp", "--nonblocked"])):
         add(Tool(name, ["sockperf", "sr", "-p", "5002"] + options,
                  ["sockperf", "pp", "-i", "{host}", "-p", "5002", "-m", "{payload}", "-t", "{whole_seconds}"] + options,
-                 ("tcp" if options else "udp", 5002), parse_sockperf), "sockperf")
+                 ("tcp" if "--tcp" in options else "udp", 5002), parse_sockperf), "sockperf")
 
     serve = [WEIR, "serve", "-1"]
     test = [WEIR, "test", "{host}", "-t", "{seconds}", "--json", "--no-store"]
@@ -332,7 +333,8 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-tcp", test + ["-P", "{streams}"]),
             ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):
         add(Tool(name, serve, client, tcp, parse_weir, server_ends=True), weir_if_real(weir))
-    for name, options in (("weir-udp-rr", ["-u"]), ("weir-tcp-rr", [])):
+    for name, options in (("weir-udp-rr", ["-u"]), ("weir-tcp-rr", []), ("weir-udp-rr-spin", ["-u", "--spin", "10ms"]),
+                          ("weir-tcp-rr-spin", ["--spin", "10ms"])):
         sizes = ["--rr", "--request", "{payload}", "--response", "{payload}", "--no-latency"]
         add(Tool(name, serve, test + options + sizes, tcp, parse_weir_transactions, server_ends=True), weir_if_real(weir))
     top = ["--replay-speed", "top", "--json", "--no-store", "-i", "0"]
