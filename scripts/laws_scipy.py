@@ -28,10 +28,22 @@ DELAYS = {
     "delay 30ms ±30ms exponential": stats.expon(0, 30 * MS),
     "delay 30ms ±10ms exponential": stats.expon(20 * MS, 10 * MS),
     "delay pareto(scale=10ms, shape=3)": stats.pareto(3, 0, 10 * MS),
+    "delay gamma(shape=2, scale=5ms)": stats.gamma(2, 0, 5 * MS),
+    "delay weibull(shape=1.5, scale=5ms)": stats.weibull_min(1.5, 0, 5 * MS),
+    "delay log_normal(mean=10ms, deviation=5ms)": stats.lognorm(
+        numpy.log(1.25) ** 0.5, 0, 10 * MS / 1.25**0.5),
+    "delay student(degrees=4, location=900ms, scale=2ms)": stats.t(4, 900 * MS, 2 * MS),
+    "delay cauchy(location=3000s, scale=1ms)": stats.cauchy(3_000_000 * MS, MS),
+}
+# Correlated, and the correlation of the normal numbers below.
+CORRELATED = {
+    "delay 40ms ±5ms normal correlation 60%": (stats.norm(40 * MS, 5 * MS), 0.6),
+    "delay gamma(shape=2, scale=5ms) correlation 60%": (stats.gamma(2, 0, 5 * MS), 0.6),
+    "delay 40ms ±5ms normal half-life 10ms": (stats.norm(40 * MS, 5 * MS), 0.5),
 }
 LOSSES = {"loss 0.1%": 0.001, "loss 1%": 0.01, "loss 10%": 0.1, "loss 50%": 0.5}
 # Loss and mean run.
-BURSTS = {"loss 5% run 4": (0.05, 4.0), "loss 1% run 10": (0.01, 10.0), "loss 20% run 2": (0.2, 2.0)}
+BURSTS = {"loss 5% run 4": (0.05, 4.0), "loss 5% 25%": (0.05, 1 / (0.95 * 0.75)), "loss 1% run 10": (0.01, 10.0), "loss 20% run 2": (0.2, 2.0)}
 
 
 def draws(program, law, seed):
@@ -67,6 +79,14 @@ def main():
             judge(law, seed, "Kolmogorov-Smirnov", stats.kstest(sample, theory.cdf).pvalue)
             # Neighbours are independent.
             judge(law, seed, "rank correlation", stats.spearmanr(sample[:-1], sample[1:]).pvalue)
+        for law, (theory, rho) in CORRELATED.items():
+            # Packets so far apart are nearly independent.
+            sample = draws(program, law, seed)
+            judge(law, seed, "Kolmogorov-Smirnov", stats.kstest(sample[::40], theory.cdf).pvalue)
+            normal = stats.norm.ppf(theory.cdf(sample))
+            lag = numpy.corrcoef(normal[:-1], normal[1:])[0, 1]
+            deviation = ((1 - rho * rho) / PACKETS) ** 0.5
+            judge(law, seed, "correlation", 2 * stats.norm.sf(abs(lag - rho) / deviation))
         for law, p in LOSSES.items():
             lost = draws(program, law, seed)
             judge(law, seed, "binomial", stats.binomtest(int(lost.sum()), PACKETS, p).pvalue)

@@ -73,10 +73,7 @@ pub fn predictions(config: &Impairment) -> Vec<String> {
 }
 
 fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
-    let moments = delay.moments()?;
-    if moments.deviation_ns == Some(0.0) {
-        return None;
-    }
+    let moments = delay.moments().filter(|_| delay.varies_by_packet())?;
     // A heavy-tailed law may have no standard deviation, or even no mean.
     let asked = |ns: Option<f64>| ns.map_or("infinite".into(), |ns| format!("{:.3}", ns / 1e6));
     let deviation = asked(moments.deviation_ns);
@@ -97,6 +94,12 @@ fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
             "{name}: fifo-release keeps the order; depending on the spacing of packets, the standard deviation of \
             {deviation} ms becomes {} (allow keeps it, but reorders)",
             list(&|p| format!("{:.3} ms", spread(p)))
+        ),
+        OrderPolicy::Smooth => format!(
+            "{name}: smooth keeps the order with delays that vary slowly, so that {} ± {deviation} ms become, \
+            depending on the spacing of packets, {}",
+            asked(moments.mean_ns),
+            list(&|p| format!("{:.3} ± {:.3} ms", mean(p), spread(p)))
         ),
         OrderPolicy::Max => format!(
             "{name}: max keeps the order by waiting, so that {} ± {deviation} ms become, \

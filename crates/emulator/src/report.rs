@@ -214,9 +214,13 @@ impl AskedFigures {
     pub(crate) fn of(laws: &Laws) -> Self {
         let delay = laws.delay.as_ref().and_then(|law| law.moments());
         AskedFigures {
-            loss_ratio: laws.loss.as_ref().and_then(|law| law.moments()).map(|m| m.mean),
+            loss_ratio: laws.loss.as_ref().filter(|law| !law.ecn).and_then(|law| law.mean()),
             duplicate_ratio: laws.duplicate.as_ref().map(|law| law.percentage / 100.0),
-            modified_ratio: laws.content.as_ref().map(|law| law.percentage / 100.0),
+            modified_ratio: laws
+                .content
+                .as_ref()
+                .filter(|law| law.bleach_ecn_percentage == 0.0)
+                .map(|law| law.percentage / 100.0),
             bits_per_second: laws.rate.as_ref().map(|law| law.bits.0),
             delay_mean_seconds: delay.and_then(|m| m.mean_ns).map(|ns| ns / 1e9),
             delay_deviation_seconds: delay.and_then(|m| m.deviation_ns).map(|ns| ns / 1e9),

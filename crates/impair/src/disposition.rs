@@ -78,6 +78,8 @@ impl Verdict {
 pub const FLAG_MODIFIED: u8 = packets::FLAG_MODIFIED as u8;
 /// Flag of a [`Disposition`]: it leaves after a later packet of its flow.
 pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
+/// Flag of a [`Disposition`]: a law marked it Congestion Experienced; its [`Edit`](crate::Edit) is to be applied.
+pub const FLAG_MARKED: u8 = packets::FLAG_MARKED as u8;
 /// Flag of a [`Disposition`]: a delay law delayed it.
 pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
@@ -105,13 +107,13 @@ pub struct Disposition {
     pub at_ns: u64,
     /// Bytes of the frame.
     pub length: u32,
-    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`].
+    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`] or [`FLAG_MARKED`].
     pub edit: u32,
     /// The outcome.
     pub verdict: Verdict,
     /// 0 for the packet itself, 1 for its copy.
     pub copy: u8,
-    /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_DELAYED`], [`FLAG_CONTROL`], [`FLAG_EXEMPT`].
+    /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_MARKED`], [`FLAG_DELAYED`], [`FLAG_CONTROL`], [`FLAG_EXEMPT`].
     pub flags: u8,
 }
 

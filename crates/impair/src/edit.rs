@@ -7,12 +7,23 @@ use weir_wire::packet::{Ipv6, ethertype, protocol};
 
 use crate::key::{FragmentPlace, Key};
 
-/// Bits to flip in a frame, and how to treat its checksums.
+/// A change of the ECN field of an IP packet (RFC 3168).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EcnChange {
+    /// Congestion Experienced.
+    Mark,
+    /// Not ECN-capable.
+    Bleach,
+}
+
+/// Bits to flip in a frame, how to treat its checksums, and a change of its ECN field.
 #[derive(Clone, Debug)]
 pub struct Edit {
+    pub(crate) ecn: Option<EcnChange>,
     pub(crate) philox: Philox,
     pub(crate) position: DrawPosition,
     pub(crate) copy: u8,
+    /// 0: none.
     pub(crate) flip_bits: u32,
     pub(crate) checksum: Checksum,
     /// The range of bytes that may be changed.
@@ -92,15 +103,43 @@ fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
     frame[at..at + 2].copy_from_slice(&fresh.to_be_bytes());
 }
 
+impl EcnChange {
+    /// Changes the field and the checksum of its IPv4 header, and returns whether it did.
+    fn apply(self, frame: &mut [u8]) -> bool {
+        let (key, layers) = Key::of_frame(frame);
+        let l3 = layers.l3 as usize;
+        if !key.is_ip() {
+            return false;
+        }
+        let value = match self {
+            EcnChange::Mark => 3,
+            EcnChange::Bleach => 0,
+        };
+        if key.ecn == value {
+            return false;
+        }
+        if key.ethertype == ethertype::IPV4 {
+            let old = word(frame, l3, l3 + 20, l3);
+            frame[l3 + 1] = frame[l3 + 1] & !3 | value;
+            let new = word(frame, l3, l3 + 20, l3);
+            update(frame, l3 + 10, old, new, false);
+        } else {
+            // The traffic class is in bits 4 to 11 of the header.
+            frame[l3 + 1] = frame[l3 + 1] & !0x30 | value << 4;
+        }
+        true
+    }
+}
+
 impl Edit {
     /// Whether the checksums are updated, so that no receiver notices the change.
     #[must_use]
     pub fn repairs_checksums(&self) -> bool {
-        self.checksum == Checksum::Repair
+        self.checksum == Checksum::Repair || self.flip_bits == 0
     }
 
-    /// Changes the frame, and returns whether it did. The same edit changes the same frame in the same way
-    /// at any time.
+    /// Changes the frame, and returns whether the content law changed it; `true` for a mark alone. The same edit changes the same
+    /// frame in the same way at any time.
     ///
     /// Nothing changes if the checksum is to be damaged and the frame has none, or if every bit to flip
     /// with `repair` lies in the checksum itself.
@@ -110,6 +149,16 @@ impl Edit {
     /// repair.
     #[must_use = "a frame that was not changed is not to be counted as changed"]
     pub fn apply(&self, frame: &mut [u8]) -> bool {
+        let is_new = self.ecn.is_some_and(|change| change.apply(frame));
+        if self.flip_bits == 0 {
+            return is_new || self.ecn == Some(EcnChange::Mark);
+        }
+        let is_bleached = is_new && self.ecn == Some(EcnChange::Bleach);
+        self.flip_all(frame) || is_bleached
+    }
+
+    /// Flips all bits, and returns whether any was.
+    fn flip_all(&self, frame: &mut [u8]) -> bool {
         let mut draws = self.position.draws_of_copy(&self.philox, self.copy);
         // The first draw decided that there is an edit.
         draws.bits();

@@ -11,17 +11,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use weir_laws::{Direction, DrawPosition, Philox, slot};
-use weir_model::impairment::{Impairment, Laws, OTHER as OTHER_NAME};
+use weir_laws::{Chance, Direction, DrawPosition, Philox, slot};
+use weir_model::impairment::{Checksum, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts};
 use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
-    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta,
-    Verdict,
+    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
+    FLAG_REORDERED, Meta, Verdict,
 };
-use crate::edit::Edit;
+use crate::edit::{EcnChange, Edit};
 use crate::error::ImpairError;
 use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
@@ -40,6 +40,8 @@ const RECLAIM_NS: u64 = 10_000_000;
 /// Bit of a timer's item: the timer releases the oldest packet of a path, whose number is in the other
 /// bits.
 const FIRES: u32 = 1 << 31;
+/// Bit of a packet's flags within the engine: it is ECN-capable, and its loss law marks. Not one of a [`Disposition`].
+const CAPABLE: u8 = 32;
 /// The path without laws.
 const NO_PATH: u32 = 0;
 
@@ -118,7 +120,8 @@ pub struct Engine {
     /// When memory was last released.
     reclaimed_ns: Option<u64>,
     edits: Vec<Edit>,
-    content: bool,
+    /// Whether a law needs the bytes of packets.
+    parses: bool,
     /// The port by which control traffic over TCP is recognised.
     native_port: u16,
     /// Whether frames that the link needs to work, such as ARP, are exempt.
@@ -136,7 +139,7 @@ pub(crate) const fn side(direction: Direction) -> Side {
 impl Engine {
     /// Whether a filter or content law needs packets to be parsed.
     fn needs_keys(&self) -> bool {
-        self.content || self.classifier.needs_keys()
+        self.parses || self.classifier.needs_keys()
     }
 
     /// A packet for [`step`](Self::step): parses `frame` as far as the configuration needs.
@@ -203,7 +206,7 @@ impl Engine {
     /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, disposition: &Disposition) -> Option<&Edit> {
-        if disposition.flags & FLAG_MODIFIED == 0 {
+        if disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) == 0 {
             return None;
         }
         self.edits.get(disposition.edit as usize)
@@ -299,6 +302,7 @@ impl Engine {
             return;
         }
         let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
+        let is_capable = flow.marks && meta.key.ecn != 0;
         let packet = Packet {
             handle: meta.handle,
             flow: number,
@@ -310,7 +314,7 @@ impl Engine {
             to,
             next: flow.first_step,
             copy: 0,
-            flags: role_flag,
+            flags: role_flag | if is_capable { CAPABLE } else { 0 },
         };
         self.run(packet, meta.arrived_ns, dispositions);
     }
@@ -353,8 +357,15 @@ impl Engine {
                     let flow = &mut self.flows[packet.flow as usize];
                     let mut draws = position.draws_of_copy(&self.philox, packet.copy);
                     let law = &mut flow.loss[usize::from(packet.flags & FLAG_CONTROL != 0)];
-                    if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
-                        return self.drop(packet, t, Verdict::Lost, dispositions);
+                    let start_ns = *flow.loss_start_ns.get_or_insert(t);
+                    let elapsed_ns = t.saturating_sub(start_ns);
+                    let facts = PacketFacts { elapsed_ns, bytes: packet.length };
+                    if law.as_mut().is_some_and(|law| law.lost(&facts, &mut draws)) {
+                        if packet.flags & CAPABLE == 0 {
+                            return self.drop(packet, t, Verdict::Lost, dispositions);
+                        }
+                        packet.flags |= FLAG_MARKED;
+                        flow.counters.marked_packets += 1;
                     }
                 }
                 Step::Duplicate => {
@@ -396,14 +407,15 @@ impl Engine {
                     let position = self.position(&packet, slot::DELAY);
                     let number = self.flows[packet.flow as usize].path;
                     let path = &mut self.paths[number as usize];
-                    let Some((law, order)) = &mut path.delay else { continue };
+                    let Some(stage) = &mut path.delay else { continue };
                     let mut draws = position.draws_of_copy(&self.philox, packet.copy);
-                    let delay = law.draw_ns(&mut draws);
+                    let is_control = packet.flags & FLAG_CONTROL != 0;
+                    let delay = stage.draw_ns(t, packet.length, is_control, &mut draws);
                     let until = t.saturating_add(delay);
                     if delay > 0 {
                         packet.flags |= FLAG_DELAYED;
                     }
-                    match order {
+                    match stage.order {
                         Order::Kept => t = until,
                         Order::Max => {
                             t = until.max(path.latest_ns);
@@ -574,21 +586,37 @@ impl Engine {
     #[inline]
     fn emit(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
         let position = self.position(&packet, slot::CONTENT);
+        let bleaching = self.position(&packet, slot::BLEACH);
         let flow = &mut self.flows[packet.flow as usize];
         let mut disposition = disposition(&packet, t, Verdict::Forwarded);
-        if let Some(law) = &flow.content
-            && packet.from < packet.to
-            && law.chance.happens(position.draws_of_copy(&self.philox, packet.copy).bits())
-        {
-            flow.counters.modified_packets += 1;
-            disposition.flags |= FLAG_MODIFIED;
+        let mut ecn = (packet.flags & FLAG_MARKED != 0).then_some(EcnChange::Mark);
+        let mut flip_bits = 0;
+        let mut checksum = Checksum::Repair;
+        if let Some(law) = &flow.content {
+            let happens = |chance: Chance, position: DrawPosition| {
+                chance.happens(position.draws_of_copy(&self.philox, packet.copy).bits())
+            };
+            if packet.from < packet.to && happens(law.chance, position) {
+                (flip_bits, checksum) = (law.flip_bits, law.checksum);
+            }
+            // Bleaching removes marks as well.
+            if !law.bleach.is_never() && happens(law.bleach, bleaching) {
+                ecn = Some(EcnChange::Bleach);
+            }
+            if flip_bits > 0 || ecn == Some(EcnChange::Bleach) {
+                flow.counters.modified_packets += 1;
+                disposition.flags |= FLAG_MODIFIED;
+            }
+        }
+        if disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) != 0 {
             disposition.edit = self.edits.len() as u32;
             self.edits.push(Edit {
+                ecn,
                 philox: self.philox,
                 position,
                 copy: packet.copy,
-                flip_bits: law.flip_bits,
-                checksum: law.checksum,
+                flip_bits,
+                checksum,
                 from: packet.from,
                 to: packet.to,
             });
@@ -643,9 +671,11 @@ fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
         edit: 0,
         verdict,
         copy: packet.copy,
-        flags: packet.flags,
+        flags: packet.flags & !CAPABLE,
     }
 }
 
+#[cfg(test)]
+mod law_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Fuzz bodies: functions that take hostile bytes and check invariants.
 
+use crate::edit::EcnChange;
 use crate::key::Key;
 use crate::{Disposition, Edit, Engine, Meta, Verdict};
 use weir_laws::{Direction, DrawPosition, Philox};
@@ -13,7 +14,9 @@ pub fn fuzz_frame(data: &[u8]) {
     assert!(layers.end as usize <= frame.len());
     let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
     let mut edited = frame.to_vec();
+    let ecn = [None, Some(EcnChange::Mark), Some(EcnChange::Bleach)][usize::from(choice % 3)];
     let reported = Edit {
+        ecn,
         philox: Philox::new((*choice).into()),
         position: DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
         copy: 0,
@@ -24,10 +27,13 @@ pub fn fuzz_frame(data: &[u8]) {
     }
     .apply(&mut edited);
     assert_eq!(edited.len(), frame.len());
-    assert_eq!(reported, edited != frame);
+    // A mark is no change of content.
+    if ecn != Some(EcnChange::Mark) {
+        assert_eq!(reported, edited != frame);
+    }
     let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
-    // With repair, each flip may also change two checksums.
-    assert!(changed <= u32::from(choice >> 2) + 48 + 16);
+    // With repair, each flip may also change two checksums; the ECN field has 2 bits and the checksum of its header.
+    assert!(changed <= u32::from(choice >> 2) + 48 + 16 + 18);
 }
 
 /// Laws in one line, a zero byte, then packets: checks that packets are conserved and none is early.

@@ -40,6 +40,8 @@ pub(crate) struct Key {
     pub(crate) protocol: u16,
     /// Code point; 0 when it is no IP packet.
     pub(crate) dscp: u8,
+    /// ECN field (RFC 3168); 0 when it is no IP packet.
+    pub(crate) ecn: u8,
     pub(crate) has_ports: bool,
     pub(crate) fragment: FragmentPlace,
 }
@@ -67,6 +69,7 @@ impl Default for Key {
             ethertype: 0,
             protocol: NO_PROTOCOL,
             dscp: 0,
+            ecn: 0,
             has_ports: false,
             fragment: FragmentPlace::Whole,
         }
@@ -106,6 +109,7 @@ impl Key {
             ethertype: ethertype::IPV4,
             protocol: head[23].into(),
             dscp: head[15] >> 2,
+            ecn: head[15] & 3,
             ..Self::default()
         };
         let mut layers = Layers { l3: 14, l4: 34, payload: 34, end: end as u32 };
@@ -129,6 +133,7 @@ impl Key {
                 key.source = u128::from(ip.source().to_ipv6_mapped());
                 key.destination = u128::from(ip.destination().to_ipv6_mapped());
                 key.dscp = ip.dscp();
+                key.ecn = ip.ecn();
                 key.protocol = ip.protocol().into();
                 layers.l4 = layers.l3 + ip.header_len() as u32;
                 layers.end = layers.l3 + ip.bytes().len() as u32;
@@ -139,6 +144,7 @@ impl Key {
                 key.source = u128::from(ip.source());
                 key.destination = u128::from(ip.destination());
                 key.dscp = ip.dscp();
+                key.ecn = ip.ecn();
                 key.protocol = ip.protocol().into();
                 layers.l4 = layers.l3 + ip.header_len() as u32;
                 layers.end = layers.l3 + ip.bytes().len() as u32;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_laws::{Chance, flow_hash};
+use weir_laws::{Chance, Draws, flow_hash};
 use weir_model::impairment::{
-    Checksum, Delay, DelayLaw, Laws, LossLaw, OrderPolicy, Rate, Region, Stage,
+    Checksum, Delay, Laws, LossLaw, OrderPolicy, PacketFacts, Rate, Region, RunningDelay, Stage,
 };
 
 use crate::counters::Counters;
@@ -86,6 +86,8 @@ pub(crate) struct ContentLaw {
     pub(crate) flip_bits: u32,
     pub(crate) checksum: Checksum,
     region: Region,
+    /// Of the ECN field being cleared.
+    pub(crate) bleach: Chance,
 }
 
 impl ContentLaw {
@@ -119,6 +121,10 @@ pub(crate) struct Flow {
     pub(crate) plain: bool,
     /// The same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) loss: [Option<LossLaw>; 2],
+    /// Whether packets that the law selects are marked if they can be, instead of dropped.
+    pub(crate) marks: bool,
+    /// When the first packet reached the law.
+    pub(crate) loss_start_ns: Option<u64>,
     pub(crate) duplicate: Chance,
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
@@ -140,6 +146,8 @@ impl Flow {
             first_step: NextStep::default(),
             plain: true,
             loss: [None, None],
+            marks: false,
+            loss_start_ns: None,
             duplicate: Chance::new(0.0),
             content: None,
             path: 0,
@@ -156,7 +164,9 @@ impl Flow {
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
         if self.laws.loss != laws.loss {
             self.loss = [(), ()].map(|()| laws.loss.as_ref().and_then(LossLaw::of));
+            self.loss_start_ns = None;
         }
+        self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
         let copies = laws.duplicate.as_ref().map_or(0.0, |duplicate| duplicate.percentage);
         self.duplicate = Chance::percent(copies);
         self.content = laws.content.as_ref().map(|content| ContentLaw {
@@ -164,6 +174,7 @@ impl Flow {
             flip_bits: content.flip_bits,
             checksum: content.checksum,
             region: content.region,
+            bleach: Chance::percent(content.bleach_ecn_percentage),
         });
         self.path = path;
         let step = |stage| match stage {
@@ -221,13 +232,53 @@ pub(crate) enum Order {
     Max,
 }
 
+/// The delay law of a path.
+#[derive(Debug)]
+pub(crate) struct DelayStage {
+    /// The same law twice, with the states for ordinary packets and for control traffic.
+    laws: [RunningDelay; 2],
+    pub(crate) order: Order,
+    /// Whether all packets share one state: delays that are smooth in time only then keep the order.
+    is_shared: bool,
+    /// When the first packet reached it.
+    start_ns: Option<u64>,
+}
+
+impl DelayStage {
+    fn of(config: &Delay) -> Option<Self> {
+        let law = RunningDelay::of(config)?;
+        let order = match config.order {
+            _ if config.is_constant() => Order::Kept,
+            OrderPolicy::Allow => Order::Allow,
+            OrderPolicy::FifoRelease => Order::FifoRelease,
+            OrderPolicy::Smooth | OrderPolicy::Max => Order::Max,
+        };
+        let is_shared = config.order == OrderPolicy::Smooth;
+        Some(Self { laws: [law.clone(), law], order, is_shared, start_ns: None })
+    }
+
+    /// The delay of the next packet, which reaches the stage at `now_ns`.
+    #[inline]
+    pub(crate) fn draw_ns(
+        &mut self,
+        now_ns: u64,
+        bytes: u32,
+        is_control: bool,
+        draws: &mut Draws,
+    ) -> u64 {
+        let start_ns = *self.start_ns.get_or_insert(now_ns);
+        let packet = PacketFacts { elapsed_ns: now_ns.saturating_sub(start_ns), bytes };
+        self.laws[usize::from(is_control && !self.is_shared)].draw_ns(&packet, draws)
+    }
+}
+
 /// Rate and delay of one flow or of an aggregate, with their queued packets.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) shared: Shared,
     pub(crate) link: Option<Link>,
-    pub(crate) delay: Option<(DelayLaw, Order)>,
-    /// The latest planned departure, for the policy *max*.
+    pub(crate) delay: Option<DelayStage>,
+    /// The latest planned departure, for the policies *max* and *smooth*.
     pub(crate) latest_ns: u64,
     /// Packets with a known departure time, in order.
     pub(crate) fifo: List,
@@ -239,16 +290,7 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn new(shared: Shared) -> Self {
-        let delay = shared.delay.as_ref().and_then(|config| {
-            let law = DelayLaw::of(config)?;
-            let order = match config.order {
-                _ if config.is_constant() => Order::Kept,
-                OrderPolicy::Allow => Order::Allow,
-                OrderPolicy::FifoRelease => Order::FifoRelease,
-                OrderPolicy::Max => Order::Max,
-            };
-            Some((law, order))
-        });
+        let delay = shared.delay.as_ref().and_then(DelayStage::of);
         Self {
             link: shared.rate.as_ref().map(Link::new),
             delay,

@@ -64,12 +64,24 @@ fn a_warm_engine_does_not_allocate() {
         name = "c"
         filter = { destination_port = 3 }
         a_to_b = { rate = { bits = "50M", queue = "20packets" }, delay = { constant = "3ms" } }
+        [[flow]]
+        name = "d"
+        filter = { destination_port = 4 }
+        a_to_b = "loss outage(interval=exponential(mean=30ms), duration=1ms) ecn, delay gamma(shape=2, scale=1ms) smooth half-life 5ms, corrupt bleach-ecn 50%"
+        [[flow]]
+        name = "e"
+        filter = { destination_port = 5 }
+        a_to_b = "loss gap(mixture(exponential(mean=9):1, poisson(mean=5):1)), delay mixture(exponential(mean=4ms):3, histogram(1ms..2ms:1, 3ms..4ms:1):1)"
+        [[flow]]
+        name = "f"
+        filter = { destination_port = 6 }
+        a_to_b = "loss list(packets=3 7-9, every=20), delay values(1ms, 2ms, 3ms) allow"
         [other]
         a_to_b = { delay = { uniform = { min = "1ms", max = "2ms" }, order = "max" } }
     "#;
     let config = Impairment::parse(file).expect("the file above");
     let mut engine = Engine::new(&config, Direction::Forward).expect("as checked");
-    let frames: Vec<Vec<u8>> = (0..5).map(frame).collect();
+    let frames: Vec<Vec<u8>> = (0..8).map(frame).collect();
     let mut metas = Vec::with_capacity(32);
     let mut dispositions = Vec::with_capacity(4096);
     let mut now = 0u64;
@@ -80,7 +92,7 @@ fn a_warm_engine_does_not_allocate() {
             dispositions.clear();
             for i in 0..32 {
                 now += 1_000;
-                metas.push(engine.meta(i, now, &frames[((i + round) % 5) as usize]));
+                metas.push(engine.meta(i, now, &frames[((i + round) % 8) as usize]));
             }
             engine.step(now, &metas, &mut dispositions);
             queued = queued.max(engine.held_packets());

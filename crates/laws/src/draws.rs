@@ -92,6 +92,22 @@ impl Draws<'_> {
         self.position.packet
     }
 
+    /// Makes `bits` the next draw, in place of draw 1. Only after draw 0 alone was taken.
+    #[inline]
+    pub const fn replace_next(&mut self, bits: u64) {
+        self.second = bits;
+    }
+
+    /// The draws of number `number` in place of the packet, those of ordinary packets also for control traffic. For events
+    /// that have numbers of their own, such as outages.
+    #[inline]
+    #[must_use]
+    pub const fn of_event(&self, number: u64) -> Self {
+        let slot = self.position.slot & !crate::slot::CONTROL;
+        let position = DrawPosition { slot, packet: number, ..self.position };
+        Draws { philox: self.philox, position, next: 0, second: 0 }
+    }
+
     /// The next draw: 64 random bits. The first half of a block is its words 0 (low) and 1, the second its
     /// words 2 (low) and 3.
     #[inline]

@@ -6,7 +6,7 @@
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`DrawPosition`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`Chance`], [`WeightedChoice`], [`choose`], [`normal_quantile`], [`QuantileTable`]: decisions, choices and quantiles that
+//! * [`Chance`], [`WeightedChoice`], [`choose`], [`normal_quantile`], [`QuantileTable`], [`Copula`]: decisions, choices and quantiles that
 //!   round alike on every machine;
 //! * [`clamped_moments`]: mean and standard deviation of what such draws give.
 //!
@@ -22,6 +22,7 @@
 //! ```
 
 mod chance;
+mod copula;
 mod draws;
 mod moments;
 #[doc(hidden)]
@@ -37,6 +38,7 @@ mod tails;
 mod weighted;
 
 pub use chance::{Chance, choose};
+pub use copula::Copula;
 pub use draws::{Direction, DrawPosition, Draws, flow_hash};
 pub use moments::clamped_moments;
 pub use philox::Philox;

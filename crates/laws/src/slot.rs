@@ -9,6 +9,8 @@ pub const DUPLICATE: u8 = 1;
 pub const DELAY: u8 = 3;
 /// Content.
 pub const CONTENT: u8 = 4;
+/// Clearing of the ECN field.
+pub const BLEACH: u8 = 5;
 /// Payload sizes of a generated flow.
 pub const SIZE: u8 = 16;
 /// Intervals between packets of a generated flow.

@@ -5,6 +5,7 @@
 //! in it, so that a draw costs about as much as a product. Values are within 10⁻⁶ of the exact quantile for parameters from 0.7 on,
 //! and within 2·10⁻⁵ below.
 
+use crate::quantile::normal_quantile;
 use crate::tails::{Point, gamma_points, student_points};
 
 /// Cells of an octave, as bits.
@@ -28,6 +29,32 @@ pub struct QuantileTable {
 }
 
 impl QuantileTable {
+    /// Of a continuous distribution: `point` has the value whose tail is `tail`, and its slope by the tail; the upper tail if
+    /// the second argument is set. Values are as near as those of other tables if they are smooth on a logarithmic scale of
+    /// the tail.
+    #[must_use]
+    pub fn new(point: impl Fn(f64, bool) -> (f64, f64)) -> Self {
+        let tail = |upper| {
+            let all = (0..=OCTAVES * CELLS).map(|index| {
+                let (value, slope) = point(tail_of(index), upper);
+                Point { value, slope }
+            });
+            cells(all.collect())
+        };
+        Self { lower: tail(false), upper: tail(true) }
+    }
+
+    /// Of the standard normal distribution.
+    #[must_use]
+    pub(crate) fn normal() -> Self {
+        Self::new(|tail, upper| {
+            let z = normal_quantile(tail);
+            // The density, whose inverse is the slope of the quantile.
+            let slope = (2.0 * core::f64::consts::PI).sqrt() * libm::exp(z * z / 2.0);
+            if upper { (-z, -slope) } else { (z, slope) }
+        })
+    }
+
     /// Of the gamma distribution with `shape` (0.1 to 1000) and scale 1.
     #[must_use]
     pub fn gamma(shape: f64) -> Self {
@@ -107,6 +134,17 @@ mod tests {
     fn quantiles_are_those_of_scipy() {
         compare(QuantileTable::gamma, GAMMA);
         compare(QuantileTable::student, STUDENT);
+    }
+
+    #[test]
+    fn normal_quantiles_are_those_of_the_formula() {
+        let table = QuantileTable::normal();
+        for place in (0..100_000u64).map(|n| (2 * n + 1) as f64 / 200_000.0) {
+            for p in [place, place * 1e-9, 1.0 - place * 1e-9] {
+                let (got, wanted) = (table.at(p), normal_quantile(p));
+                assert!((got - wanted).abs() < 2e-6, "{p}: {got} of {wanted}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
-use weir_model::impairment::{DelayLaw, Laws, LossLaw};
+use weir_model::impairment::{Laws, LossLaw, PacketFacts, RunningDelay};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -17,14 +17,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         slot,
         packet,
     };
+    // One every 10 ms.
+    let facts = |packet| PacketFacts { elapsed_ns: packet * 10_000_000, bytes: 1000 };
     let mut loss = laws.loss.as_ref().and_then(LossLaw::of);
-    let mut delay = laws.delay.as_ref().and_then(DelayLaw::of);
+    let mut delay = laws.delay.as_ref().and_then(RunningDelay::of);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for packet in 0..packets {
         if let Some(law) = &mut delay {
-            writeln!(out, "{}", law.draw_ns(&mut position(slot::DELAY, packet).draws(&philox)))?;
+            let mut draws = position(slot::DELAY, packet).draws(&philox);
+            writeln!(out, "{}", law.draw_ns(&facts(packet), &mut draws))?;
         } else if let Some(law) = &mut loss {
-            let lost = law.lost(&mut position(slot::LOSS, packet).draws(&philox));
+            let lost = law.lost(&facts(packet), &mut position(slot::LOSS, packet).draws(&philox));
             writeln!(out, "{}", u8::from(lost))?;
         }
     }

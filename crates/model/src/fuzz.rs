@@ -96,6 +96,15 @@ mod tests {
             "loss 1% run 4, duplicate 0.1%, rate 10M queue 250ms overhead 38, delay 40ms \u{b1}5ms normal allow, corrupt 1% repair flip 3 at l4, order delay rate",
             "loss ge 1% to-good 2% bad 50% good 0.1%, delay 5ms..10ms max, rate 1G queue 9packets",
             "loss every 9, delay 40ms +- 5ms exponential most 1s, corrupt 5% checksum",
+            "loss 1% 25% ecn, delay 40ms 5ms 25% distribution paretonormal, corrupt 5% bleach-ecn 9%",
+            "loss outage(interval=exponential(mean=9ms), duration=1ms..2ms), delay mixture(gamma(shape=2, scale=1ms):1, 5ms:2) max",
+            "loss gap(poisson(mean=9)), delay histogram(1ms..2ms:3, 2ms..9ms:1) smooth half-life 5ms",
+            "loss list(packets=3 7-9, every=20), delay quantiles(1ms, 2ms, 9ms) correlation 5%",
+            "loss schedule(down=1s..2s 3s..4s, every=9s), delay sine(min=1ms, max=2ms, cycle=1s)",
+            "loss conditional(1, 30, 50), delay values(1ms, 2ms, 3ms)",
+            "loss random_burst(start_percentage=1, min=2, max=3), delay ramp(from=1ms, to=2ms, duration=1s)",
+            "loss pattern(lost=00101, at_end=stop), delay student(degrees=3, location=5ms, scale=1ms)",
+            "loss ber 1e-6, delay step(from=1ms, to=2ms, at=1s)",
         ] {
             mutate(seed.as_bytes(), fuzz_laws);
         }

@@ -7,13 +7,10 @@ mod alignment;
 mod check;
 mod choices;
 mod connection;
-mod distribution;
 mod echo;
 mod engine;
 mod fields;
 mod header;
-#[cfg(test)]
-mod laws_page;
 mod mtu;
 mod profiles;
 mod schedule;

@@ -12,7 +12,7 @@ use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{
     IntervalClock, NextSend, PayloadRing, PeerReports, Receiving, SenderClock, Sending,
 };
-use weir_impair::{Disposition, Engine, FLAG_MODIFIED, Meta, Verdict};
+use weir_impair::{Disposition, Engine, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Family, FlowSpec, Plan};
@@ -325,7 +325,9 @@ impl Emulator {
                 continue;
             }
             let leaves = disposition.verdict == Verdict::Forwarded;
-            if let Some(edit) = self.engine.edit(&disposition) {
+            let edit = self.engine.edit(&disposition);
+            let is_edited = edit.is_some();
+            if let Some(edit) = edit {
                 // The slot stays unchanged, as a copy of the packet may still leave.
                 self.damaged.clear();
                 self.damaged.extend(&slot.frame);
@@ -344,8 +346,7 @@ impl Emulator {
                     .map(|record| (record, judged)),
             );
             if leaves {
-                let is_modified = disposition.flags & FLAG_MODIFIED != 0;
-                let frame = if is_modified { &self.damaged } else { &slot.frame };
+                let frame = if is_edited { &self.damaged } else { &slot.frame };
                 far_side.arrive(self.way, frame, disposition.at_ns, flows);
             }
             slot.owed -= 1;

@@ -48,7 +48,7 @@ const LINES: &[&str] = &[
     "impair a b delay 100ms",
     "impair add dev eth0 root netem delay 100ms",
     "impair a b --both 'delay 100ms 10ms 25%'",
-    "impair a b --both 'loss 1% 25%'",
+    "impair a b --both 'duplicate 1% 25%'",
     "impair a b --both 'loss 200%'",
     "impair a b --both 'reorder 25% 50%'",
     // Values.

@@ -14,7 +14,8 @@ fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: 
         Region::Payload => layers.payload,
     };
     let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet };
-    Edit { philox: Philox::new(1), position, copy: 0, flip_bits, checksum, from, to: layers.end }
+    let philox = Philox::new(1);
+    Edit { ecn: None, philox, position, copy: 0, flip_bits, checksum, from, to: layers.end }
 }
 
 /// A frame of each protocol with correct checksums.

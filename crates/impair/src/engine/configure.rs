@@ -31,7 +31,7 @@ impl Engine {
             memory: Memory::default(),
             reclaimed_ns: None,
             edits: vec![],
-            content: false,
+            parses: false,
             native_port: config.native_port,
             exempts: !config.impair_arp,
             exempt: Exempt::default(),
@@ -114,8 +114,8 @@ impl Engine {
         self.tidy_tables();
         let before = std::mem::replace(&mut self.classifier, classifier);
         self.active = active;
-        self.content = self.flows.iter().any(|flow| flow.content.is_some());
-        if self.content {
+        self.parses = self.flows.iter().any(|flow| flow.content.is_some() || flow.marks);
+        if self.parses {
             // Memory for all packets that leave together after a stall, so that no packet waits for an
             // allocation.
             self.edits.reserve(EDITS_AT_ONCE);

@@ -4,26 +4,26 @@ use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
 use weir_laws::flow_hash;
-use weir_model::impairment::{DelayLaw, Filter, ImpairFlow, LossLaw, Ranges};
+use weir_model::impairment::{Filter, ImpairFlow, LossLaw, PacketFacts, Ranges, RunningDelay};
 
 const MS: u64 = 1_000_000;
 
-fn both(text: &str) -> Impairment {
+pub(super) fn both(text: &str) -> Impairment {
     let laws = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
     Impairment { seed: weir_model::units::Seed(7), ..Impairment::of_both(laws) }
 }
 
-fn engine(text: &str) -> Engine {
+pub(super) fn engine(text: &str) -> Engine {
     Engine::new(&both(text), Direction::Forward).unwrap()
 }
 
 /// Packets of 1000 bytes every `gap` ns.
-fn even(count: u64, gap: u64) -> Vec<Meta> {
+pub(super) fn even(count: u64, gap: u64) -> Vec<Meta> {
     (0..count).map(|i| Meta::opaque(i as u32, MS + i * gap, 1000)).collect()
 }
 
 /// Processes packets one by one, then advances the time until nothing is queued.
-fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Disposition> {
+pub(super) fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Disposition> {
     let mut dispositions = vec![];
     for meta in metas {
         engine.step(meta.arrived_ns, std::slice::from_ref(meta), &mut dispositions);
@@ -43,7 +43,7 @@ fn sent(dispositions: &[Disposition]) -> Vec<&Disposition> {
     dispositions.iter().filter(|disposition| disposition.verdict == Verdict::Forwarded).collect()
 }
 
-fn count(dispositions: &[Disposition], verdict: Verdict) -> u64 {
+pub(super) fn count(dispositions: &[Disposition], verdict: Verdict) -> u64 {
     dispositions.iter().filter(|disposition| disposition.verdict == verdict).count() as u64
 }
 
@@ -55,7 +55,9 @@ fn drawn(text: &str, index: u64) -> u64 {
         slot: slot::DELAY,
         packet: index,
     };
-    DelayLaw::of(&laws.delay.unwrap()).unwrap().draw_ns(&mut position.draws(&Philox::new(7)))
+    RunningDelay::of(&laws.delay.unwrap())
+        .unwrap()
+        .draw_ns(&PacketFacts::default(), &mut position.draws(&Philox::new(7)))
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn losses_are_those_of_the_law() {
                 slot: slot::LOSS,
                 packet,
             };
-            let lost = law.lost(&mut position.draws(&Philox::new(7)));
+            let lost = law.lost(&PacketFacts::default(), &mut position.draws(&Philox::new(7)));
             assert_eq!(disposition.verdict == Verdict::Lost, lost);
         }
         assert_eq!(engine.flows[0].counters.lost_packets, count(&dispositions, Verdict::Lost));
@@ -262,7 +264,7 @@ fn a_flows_dispositions_do_not_depend_on_others() {
 }
 
 /// A control datagram of a test.
-fn control(handle: u32, at: u64) -> Meta {
+pub(super) fn control(handle: u32, at: u64) -> Meta {
     Meta { role: Role::Control, ..Meta::opaque(handle, at, 106) }
 }
 

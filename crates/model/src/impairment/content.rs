@@ -1,4 +1,4 @@
-//! The slot of content: bit flips.
+//! The slot of content: bit flips, and clearing of the ECN field.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,11 +67,11 @@ impl Region {
     }
 }
 
-/// The slot of content: bit flips.
+/// The slot of content: bit flips, and clearing of the ECN field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Percentage of packets that are changed. A packet without bytes in the region is not changed.
+    /// Percentage of packets with flipped bits. A packet without bytes in the region is not changed.
     #[schemars(example = 1)]
     pub percentage: f64,
     /// Bits flipped in each of these packets, 1 to 64, at different random positions.
@@ -83,6 +83,27 @@ pub struct Content {
     /// Where bits may be flipped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub region: Region,
+    /// Percentage of packets whose ECN field is cleared, as some routers do (bleaching). Packets that are not ECN-capable are not changed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(title = "Cleared ECN field", example = 100)]
+    pub bleach_ecn_percentage: f64,
+}
+
+/// The word before the percentage of cleared ECN fields.
+const BLEACH: &str = "bleach-ecn";
+
+impl Content {
+    /// One bit flipped in a percentage of packets, with the default of everything else.
+    #[must_use]
+    pub fn flips(percentage: f64) -> Self {
+        Content {
+            percentage,
+            flip_bits: one(),
+            checksum: Checksum::default(),
+            region: Region::default(),
+            bleach_ecn_percentage: 0.0,
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -94,10 +115,14 @@ impl Slot for Content {
     const OTHER_NAMES: &'static [&'static str] = &["corruption", "ber"];
 
     fn form() -> &'static str {
-        "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload]"
+        "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload] [bleach-ecn P%], or corrupt bleach-ecn P%"
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
+        if words.took(BLEACH) {
+            let bleach_ecn_percentage = words.percent()?;
+            return Ok(Content { bleach_ecn_percentage, ..Content::flips(0.0) });
+        }
         let percentage = words.percent()?;
         let checksum = words.took_one(&CHECKSUMS, Checksum::name).unwrap_or_default();
         let flip_bits = if words.took("flip") { words.value()? } else { 1 };
@@ -106,10 +131,16 @@ impl Slot for Content {
         } else {
             Region::default()
         };
-        Ok(Content { percentage, flip_bits, checksum, region })
+        let bleach_ecn_percentage = if words.took(BLEACH) { words.percent()? } else { 0.0 };
+        Ok(Content { percentage, flip_bits, checksum, region, bleach_ecn_percentage })
     }
 
     fn text(&self) -> String {
+        let bleach = format!("{BLEACH} {}%", self.bleach_ecn_percentage);
+        let flips = Content { bleach_ecn_percentage: 0.0, ..self.clone() };
+        if flips == Content::flips(0.0) && self.bleach_ecn_percentage > 0.0 {
+            return format!("corrupt {bleach}");
+        }
         let mut text = format!("corrupt {}% {}", self.percentage, self.checksum.name());
         if self.flip_bits != 1 {
             text += &format!(" flip {}", self.flip_bits);
@@ -117,11 +148,15 @@ impl Slot for Content {
         if self.region != Region::default() {
             text += &format!(" at {}", self.region.name());
         }
+        if self.bleach_ecn_percentage > 0.0 {
+            text += &format!(" {bleach}");
+        }
         text
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
         check_percentage(at, "percentage", self.percentage)?;
+        check_percentage(at, "bleach_ecn_percentage", self.bleach_ecn_percentage)?;
         if !(1..=MAX_FLIP_BITS).contains(&self.flip_bits) {
             return refuse(at, "flip_bits", self.flip_bits, "1 to 64");
         }

@@ -20,8 +20,8 @@ use super::rate::Rate;
 use super::slot::Slot;
 use super::text::TermName;
 use crate::ModelError;
-use crate::law::Words;
-use crate::law::refuse;
+use crate::law::distribution::MAX_TABLES;
+use crate::law::{Words, refuse};
 
 /// The stages in their default order: `Stage = slot: Type`, with `behind Other` for a stage that immediately
 /// follows another one unless an order names it.
@@ -174,11 +174,18 @@ impl Laws {
         stages
     }
 
+    /// The number of tables that the laws draw from.
+    pub(super) fn tables(&self) -> usize {
+        self.loss.as_ref().map_or(0, Loss::tables) + self.delay.as_ref().map_or(0, Delay::tables)
+    }
+
     /// Checks every slot; `at` is the path of these laws in the document.
     ///
     /// # Errors
     /// [`ModelError::Field`] naming the first field that can't be run.
     pub(crate) fn check(&self, at: &str) -> Result<(), ModelError> {
+        // Before the laws are checked, for which tables are made.
+        check_tables(at, self.tables())?;
         self.check_slots(at)?;
         let order = self.order.as_deref().unwrap_or_default();
         for (i, stage) in order.iter().enumerate() {
@@ -189,4 +196,13 @@ impl Laws {
         }
         Ok(())
     }
+}
+
+/// Checks the number of tables that laws draw from.
+pub(super) fn check_tables(at: &str, tables: usize) -> Result<(), ModelError> {
+    if tables <= MAX_TABLES {
+        return Ok(());
+    }
+    let accepted = format!("at most {MAX_TABLES} laws gamma, student and poisson in all");
+    refuse(at, "", format!("{tables} of them"), &accepted)
 }

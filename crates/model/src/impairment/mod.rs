@@ -13,6 +13,7 @@
 //! ```
 
 mod content;
+mod count;
 mod counters;
 mod delay;
 mod duplicate;
@@ -23,19 +24,24 @@ mod rate;
 mod reading;
 mod slot;
 mod text;
+mod time;
 mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
-pub use crate::law::{Law, Running};
+pub use crate::law::{Law, PacketFacts, Running};
 pub use content::*;
+pub use count::{Count, CountLaw, Packets};
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
 pub use duplicate::Duplicate;
 pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use rate::*;
-pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
+pub use time::{Time, Timing, TimingLaw};
+pub use value::{
+    EtherType, PacketNumbers, Percentages, Periods, Prefix, Prefixes, Protocol, QueueLimit, Ranges,
+};
 
 use std::collections::{HashMap, HashSet};
 
@@ -392,6 +398,7 @@ impl Impairment {
         if self.flows.len() > MAX_IMPAIR_FLOWS {
             return refuse("flow".into(), &self.flows.len().to_string(), "at most 65534 flows");
         }
+        laws::check_tables("flow", self.tables())?;
         let mut names = HashSet::new();
         for (i, flow) in self.flows.iter().enumerate() {
             let at = format!("flow[{i}]");
@@ -429,6 +436,14 @@ impl Impairment {
             self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &places, &mut members)?;
         }
         Ok(())
+    }
+
+    /// The number of tables that all laws draw from.
+    fn tables(&self) -> usize {
+        let flows = self.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
+        let shared = self.aggregates.iter().flat_map(|shared| [&shared.a_to_b, &shared.b_to_a]);
+        let other = [&self.other.a_to_b, &self.other.b_to_a];
+        flows.chain(shared).chain(other).map(Laws::tables).sum()
     }
 
     fn check_aggregate<'a>(

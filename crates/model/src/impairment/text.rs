@@ -32,8 +32,9 @@ fn term_names() -> impl Iterator<Item = &'static TermName> {
     SLOT_TERMS.iter().chain([&ORDER_TERM])
 }
 
-/// Correlation distorts the distribution, so there is none.
-const UNCORRELATED: &str = "the term without netem's correlation, such as delay 100ms 10ms or loss 1%; bursts of loss are loss P% run N";
+/// Copies and changes of content are independent.
+const UNCORRELATED: &str =
+    "the term without netem's correlation, such as duplicate 1% or corrupt 0.1%";
 
 /// The accepted form of a term.
 fn form(name: &str) -> &'static str {
@@ -93,18 +94,29 @@ fn instead_of_netem(words: &[String]) -> Option<&'static str> {
     if is(0, "loss") && is(1, "state") {
         return Some("loss four_state(p13_percentage=P, p31_percentage=P, …)");
     }
-    if is(0, "delay") && (has("pareto") || has("paretonormal")) {
+    if is(0, "delay") && has("pareto") {
         return Some("delay pareto(scale=T, shape=A, max=T)");
     }
     let name = words.first()?;
-    (is_term(name) && is_correlated(words)).then_some(UNCORRELATED)
+    let has_correlation = ["loss", "delay"].contains(&name.as_str());
+    (is_term(name) && !has_correlation && is_correlated(words)).then_some(UNCORRELATED)
 }
 
 /// Whether a term has netem's correlation: a percentage after the first value.
 fn is_correlated(words: &[String]) -> bool {
     let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
     words.get(1).is_some_and(is_number)
-        && words.iter().skip(2).any(|word| is_number(word) && word.ends_with('%'))
+        && words.get(2).is_some_and(|word| is_number(word) && word.ends_with('%'))
+}
+
+/// Moves the correlation of netem's `delay TIME JITTER PERCENT [distribution NAME]` behind the law.
+fn with_correlation_last(mut words: Vec<String>) -> Vec<String> {
+    let is_netem = words.len() > 3 && words[0] == "delay" && words[3].ends_with('%');
+    if is_netem && words[1..3].iter().all(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
+        let percentage = words.remove(3);
+        words.extend(["correlation".to_owned(), percentage]);
+    }
+    words
 }
 
 impl FromStr for Laws {
@@ -127,7 +139,7 @@ impl FromStr for Laws {
 impl Laws {
     fn term(&mut self, given: &str) -> Result<(), ModelError> {
         let (before, arguments, behind) = parenthesised(given);
-        let list = words_of(&format!("{before} {behind}"));
+        let list = with_correlation_last(words_of(&format!("{before} {behind}")));
         let mut words = Words::new("impairment", given, &TERMS, &list, arguments);
         let name = words.next()?;
         words.set_form(form(name));
@@ -260,9 +272,28 @@ mod tests {
         ] {
             assert_eq!(back(given), printed, "{given}");
         }
-        for correlated in
-            ["delay 100ms 10ms 25%", "delay 9ms ±1ms 25% loss 1%", "loss 1% 25%", "corrupt 1% 5%"]
-        {
+        for (given, printed) in [
+            ("delay 100ms 10ms 25%", "delay 100ms ±10ms uniform fifo-release correlation 25%"),
+            (
+                "delay 100ms 10ms 25% distribution normal",
+                "delay 100ms ±10ms normal fifo-release correlation 25%",
+            ),
+            (
+                "delay 9ms 1ms distribution paretonormal loss 1% 25% ecn",
+                "loss 1% 25% ecn, delay 9ms ±1ms paretonormal fifo-release",
+            ),
+            ("loss random 1% 25%", "loss 1% 25%"),
+            ("loss gemodel 1% 10% ecn", "loss ge 1% to-good 10% ecn"),
+            ("loss every 9 ecn", "loss every 9 ecn"),
+            ("delay 9ms ±1ms half-life 1s smooth", "delay 9ms ±1ms normal smooth half-life 1s"),
+            ("delay gamma(scale=5ms, shape=2) allow", "delay gamma(scale=5ms, shape=2) allow"),
+            ("delay values(1ms, 2 ms)", "delay values(1ms, 2ms) fifo-release"),
+            ("loss burst 3 after 10", "loss burst 3 after 10"),
+            ("loss ber 1e-6", "loss ber 1e-6"),
+        ] {
+            assert_eq!(back(given), printed, "{given}");
+        }
+        for correlated in ["duplicate 1% 25%", "corrupt 1% 5%"] {
             let (given, accepted) = value(correlated);
             assert!(correlated.starts_with(&given), "{correlated}: {given}");
             assert_eq!(accepted, UNCORRELATED, "{correlated}");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use super::time::Time;
 use crate::ModelError;
 use crate::units::{ByteSize, Span};
 
@@ -105,6 +106,157 @@ word_serde!(
     "a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)",
     ["80", "5060-5090", "80,443"]
 );
+
+/// Maximum number of parts of a list that a law has.
+const MAX_LAW_PARTS: usize = 1000;
+
+/// The parts of a list that a law has: separated by white space, since a comma ends an argument, or by commas.
+fn law_parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty())
+}
+
+/// Writes parts with a space between them.
+fn write_parts<T: fmt::Display>(
+    f: &mut fmt::Formatter,
+    parts: impl Iterator<Item = T>,
+) -> fmt::Result {
+    for (n, part) in parts.enumerate() {
+        let separator = if n == 0 { "" } else { " " };
+        write!(f, "{separator}{part}")?;
+    }
+    Ok(())
+}
+
+/// Numbers of packets as inclusive ranges in rising order, from 1: `3 7 10-20`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketNumbers(pub Vec<(u64, u64)>);
+
+const NUMBERS_FORM: &str =
+    "numbers or ranges from 1 in rising order, such as 3 7 10-20 (at most 1000 parts)";
+
+impl PacketNumbers {
+    /// The last number.
+    pub(super) fn last(&self) -> u64 {
+        self.0.last().map_or(0, |range| range.1)
+    }
+}
+
+impl FromStr for PacketNumbers {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad =
+            || ModelError::Value { what: "packets", given: text.into(), accepted: NUMBERS_FORM };
+        let mut ranges: Vec<(u64, u64)> = vec![];
+        for part in law_parts(text) {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            let number = |text: &str| whole(text).map(u64::from).ok_or_else(bad);
+            let (low, high) = (number(low)?, number(high)?);
+            let before = ranges.last().map_or(0, |range| range.1);
+            if low <= before || low > high || ranges.len() >= MAX_LAW_PARTS {
+                return Err(bad());
+            }
+            ranges.push((low, high));
+        }
+        if ranges.is_empty() { Err(bad()) } else { Ok(PacketNumbers(ranges)) }
+    }
+}
+
+impl fmt::Display for PacketNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let part = |(low, high): &(u64, u64)| match low == high {
+            true => low.to_string(),
+            false => format!("{low}-{high}"),
+        };
+        write_parts(f, self.0.iter().map(part))
+    }
+}
+
+word_serde!(
+    PacketNumbers,
+    "numbers or ranges from 1 in rising order, such as 3 7 10-20 (at most 1000 parts)",
+    ["3 7 10-20"]
+);
+
+/// Periods of time in rising order: `5s..6s 20s..22s`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Periods(pub Vec<(Span, Span)>);
+
+const PERIODS_FORM: &str =
+    "periods in rising order up to 1h, such as 5s..6s 20s..22s (at most 1000)";
+
+impl Periods {
+    /// End of the last one.
+    pub(super) fn end(&self) -> Span {
+        self.0.last().map_or(Span(0), |period| period.1)
+    }
+}
+
+impl FromStr for Periods {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad =
+            || ModelError::Value { what: "periods", given: text.into(), accepted: PERIODS_FORM };
+        let mut periods: Vec<(Span, Span)> = vec![];
+        for part in law_parts(text) {
+            let (from, to) = part.split_once("..").ok_or_else(bad)?;
+            let time = |text: &str| text.parse::<Time>().map(|time| time.0).map_err(|_| bad());
+            let (from, to) = (time(from)?, time(to)?);
+            let before = periods.last().map_or(Span(0), |period| period.1);
+            let is_rising = before <= from && from < to && to <= Span::from_seconds(3600);
+            if !is_rising || periods.len() >= MAX_LAW_PARTS {
+                return Err(bad());
+            }
+            periods.push((from, to));
+        }
+        if periods.is_empty() { Err(bad()) } else { Ok(Periods(periods)) }
+    }
+}
+
+impl fmt::Display for Periods {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write_parts(f, self.0.iter().map(|(from, to)| format!("{from}..{to}")))
+    }
+}
+
+word_serde!(
+    Periods,
+    "periods in rising order up to 1h, such as 5s..6s 20s..22s (at most 1000)",
+    ["5s..6s 20s..22s"]
+);
+
+/// Percentages: `1, 30, 50`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Percentages(pub Vec<f64>);
+
+const PERCENTAGES_FORM: &str = "percentages such as 1, 30, 50 (at most 64)";
+
+impl FromStr for Percentages {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad = || ModelError::Value {
+            what: "percentages",
+            given: text.into(),
+            accepted: PERCENTAGES_FORM,
+        };
+        let number = |part: &str| part.strip_suffix('%').unwrap_or(part).parse().ok();
+        let all: Option<Vec<f64>> = law_parts(text).map(number).collect();
+        let all = all.filter(|all| (1..=MAX_PARTS).contains(&all.len()));
+        // What is no number at all has no order with others.
+        all.filter(|all| all.iter().all(|one| !one.is_nan())).map(Percentages).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Percentages {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (n, percentage) in self.0.iter().enumerate() {
+            let separator = if n == 0 { "" } else { ", " };
+            write!(f, "{separator}{percentage}")?;
+        }
+        Ok(())
+    }
+}
+
+word_serde!(Percentages, "percentages such as 1, 30, 50 (at most 64)", ["1, 30, 50"]);
 
 /// An address prefix; the bits after its length are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -407,6 +559,9 @@ mod tests {
             back!(Protocol);
             back!(EtherType);
             back!(QueueLimit);
+            back!(PacketNumbers);
+            back!(Periods);
+            back!(Percentages);
         }
     }
 }

@@ -241,6 +241,11 @@ impl<'de> Deserializer<'de> for Argument<'de> {
         value.map_err(|refusal| self.refusal(&refusal.accepted))
     }
 
+    /// Plain text, which has no unit.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_str(self.word)
+    }
+
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         visitor.visit_f64(self.number("a number")?)
     }
@@ -291,7 +296,7 @@ impl<'de> Deserializer<'de> for Argument<'de> {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 char str bytes byte_buf unit unit_struct seq tuple tuple_struct map
         identifier ignored_any
     }
 }

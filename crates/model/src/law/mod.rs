@@ -1,5 +1,6 @@
 //! The interface of a law, implemented in its own file, and the macros that register laws: `impairment/loss`,
-//! `impairment/delay`, `plan/size`, `plan/spacing`.
+//! `impairment/delay`, `impairment/time`, `impairment/count`, `plan/size`, `plan/spacing`. `distribution` has the laws
+//! that they share.
 //!
 //! A law is one type: its parameters with their schema. The same file has the check of its parameters, its
 //! short one-line form, its decision for a packet, and its moments. Everything else (the table in files, the
@@ -13,7 +14,10 @@ use weir_laws::Draws;
 
 use crate::ModelError;
 
+pub(crate) mod distribution;
 mod general;
+#[cfg(test)]
+mod page;
 mod words;
 
 pub(crate) use words::{MeanAndSpread, Words, parenthesised, split_list, words_of};
@@ -50,7 +54,7 @@ pub trait Law: Serialize + DeserializeOwned + JsonSchema {
     fn check(&self, at: &str) -> Result<(), ModelError>;
 
     /// The running law.
-    type Running: Running;
+    type Running;
 
     /// The law before its first packet; the parameters have been checked.
     fn start(&self) -> Self::Running;
@@ -64,6 +68,33 @@ pub trait Running {
     /// Decides for the next packet; `draws` are those of its position. Make it `#[inline]`, so that it is
     /// compiled for speed in the packet path: this crate is compiled for size.
     fn next(&mut self, draws: &mut Draws<'_>) -> Self::Outcome;
+}
+
+/// What a law may know about a packet in addition to its position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFacts {
+    /// Time at which it reaches the stage, ns since the first packet under these laws did.
+    pub elapsed_ns: u64,
+    /// Bytes of its frame, without check sequence.
+    pub bytes: u32,
+}
+
+/// A running law of the emulator.
+pub(crate) trait Deciding {
+    /// Its decision for a packet.
+    type Outcome;
+
+    /// Decides for the next packet; `#[inline]`, as for [`Running`].
+    fn decide(&mut self, packet: &PacketFacts, draws: &mut Draws<'_>) -> Self::Outcome;
+}
+
+impl<L: Running> Deciding for L {
+    type Outcome = L::Outcome;
+
+    #[inline]
+    fn decide(&mut self, _: &PacketFacts, draws: &mut Draws<'_>) -> L::Outcome {
+        self.next(draws)
+    }
 }
 
 /// A running law without state: its decision follows from the packet's position alone.
@@ -131,8 +162,8 @@ pub(crate) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
     out + &format!("or {} with LAW one of {}", general.trim_start(), names.join(", "))
 }
 
-/// Declares the slot of a choice of laws, each registered by a line `module: Law`: a table with a property for
-/// each law and the common fields.
+/// Declares the slot of a choice of laws, each registered by a line `module: Law`: its own ones, then those of
+/// `law::distribution`. The slot is a table with a property for each law and the common fields.
 macro_rules! slot_of_laws {
     (
         $(#[$doc:meta])*
@@ -141,11 +172,31 @@ macro_rules! slot_of_laws {
         $running:ident;
         $(#[$method_doc:meta])*
         $method:ident -> $outcome:ty;
+        { $($own:ident: $own_law:ident,)* }
+        $(of $quantity:ident { $($shared:ident: $shared_law:ident,)* })?
+        { $($extra:tt)* }
+    ) => {
+        $(mod $own; pub use $own::$own_law;)*
+        $($(type $shared_law = crate::law::distribution::$shared_law<$quantity>;)*)?
+
+        crate::law::slot_of_laws! {
+            @ $(#[$doc])* $slot($term): $rule;
+            $(#[$running_doc])* $running;
+            $(#[$method_doc])* $method -> $outcome;
+            { $($own: $own_law,)* $($($shared: $shared_law,)*)? }
+            { $($extra)* }
+        }
+    };
+    (
+        @ $(#[$doc:meta])*
+        $slot:ident($term:literal): $rule:ident;
+        $(#[$running_doc:meta])*
+        $running:ident;
+        $(#[$method_doc:meta])*
+        $method:ident -> $outcome:ty;
         { $($module:ident: $law:ident,)* }
         { $($extra:tt)* }
     ) => {
-        $(mod $module; pub use $module::$law;)*
-
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
@@ -163,7 +214,14 @@ macro_rules! slot_of_laws {
         impl $slot {
             /// The names of its laws, in display order.
             pub(crate) const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
-            const SHORT_FORMS: [&'static [&'static str]; Self::NAMES.len()] = [$(<$law as Law>::SHORT_FORMS),*];
+            pub(crate) const SHORT_FORMS: [&'static [&'static str]; Self::NAMES.len()] = [$(<$law as Law>::SHORT_FORMS),*];
+
+            /// The schema of each law.
+            #[cfg(test)]
+            pub(crate) fn laws() -> Vec<(&'static str, schemars::Schema)> {
+                let mut generator = schemars::SchemaGenerator::default();
+                vec![$((stringify!($module), <$law as JsonSchema>::json_schema(&mut generator)),)*]
+            }
 
             /// The laws that are set, with their names.
             fn stated(&self) -> Vec<(&'static str, &dyn Stated)> {
@@ -216,8 +274,8 @@ macro_rules! slot_of_laws {
 
             $(#[$method_doc])*
             #[inline]
-            pub fn $method(&mut self, draws: &mut Draws<'_>) -> $outcome {
-                match self { $(Self::$law(running) => running.next(draws),)* }
+            pub fn $method(&mut self, packet: &PacketFacts, draws: &mut Draws<'_>) -> $outcome {
+                match self { $(Self::$law(running) => running.decide(packet, draws),)* }
             }
         }
     };
@@ -247,7 +305,7 @@ pub(crate) fn examples<L: Law>(name: &str) -> Vec<String> {
 }
 
 /// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`: its own ones,
-/// then those of `plan::distribution`.
+/// then those of `law::distribution`.
 macro_rules! choice_of_laws {
     (
         $(#[$doc:meta])*
@@ -258,7 +316,7 @@ macro_rules! choice_of_laws {
         of $quantity:ident { $($shared:ident: $shared_law:ident,)* }
     ) => {
         $(mod $own; use $own::$own_law;)*
-        $(type $shared_law = crate::plan::distribution::$shared_law<$quantity>;)*
+        $(type $shared_law = crate::law::distribution::$shared_law<$quantity>;)*
 
         crate::law::choice_of_laws! {
             @ $(#[$doc])* $choice($term): $rule;

@@ -9,12 +9,10 @@ use super::{
 };
 use crate::ModelError;
 use crate::content::Content;
+use crate::law::distribution::MAX_TABLES;
 use crate::names::{Host, HostKind, is_device};
 use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
-
-/// Maximum number of laws that draw from a table.
-const MAX_TABLES: usize = 32;
 
 impl Plan {
     /// Checks everything that needs no socket.

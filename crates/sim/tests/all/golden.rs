@@ -152,6 +152,8 @@ impl Row {
                     let off = (self.mean_ns - base - mean).abs();
                     assert!(off <= room, "{name}: mean {} off by {off} of {room}", self.mean_ns);
                 }
+                // The sample is too short for a slowly varying delay.
+                OrderPolicy::Smooth => {}
                 OrderPolicy::Max => {
                     // 44.5 ± 3.2 ms at 1 ms spacing: the known result of other tools with this policy.
                     assert!(

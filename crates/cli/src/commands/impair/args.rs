@@ -22,7 +22,13 @@ LAWS is a list of terms, separated by commas or only by the name of the next one
 Laws:
   loss P%                  each packet with this probability
   loss P% run N            in bursts of N packets on average
+  loss P% P%               with a correlation of consecutive losses; the mean
+                           stays P%
   loss every N             every Nth packet
+  loss burst N [after N] [every N]
+                           N packets, once or repeatedly
+  loss ber RATIO           by bit errors: long frames more often
+  loss ... ecn             marks ECN-capable packets instead of dropping them
   loss ge P% [to-good R%] [bad B%] [good G%]
                            Gilbert-Elliott: P% and R% are the transitions, B%
                            and G% the loss in each state [100-P, 100, 0]
@@ -31,22 +37,29 @@ Laws:
                            rate of a link, its queue (tail drop) [250ms], and
                            bytes added to each packet [18; 38: the whole wire]
   delay T                  constant
-  delay T ±J [normal|uniform|exponential [most T]] [fifo-release|allow|max]
+  delay T ±J [normal|uniform|exponential [most T]|paretonormal]
                            mean T, standard deviation J [normal], half width J
                            (uniform); most: longer delays become this
   delay MIN..MAX           uniform
+  delay ... [fifo-release|allow|smooth|max] [correlation P% | half-life T]
+                           order of packets, see below; correlation with the
+                           packet before, or half of it per time T
   corrupt P% [leave|repair|checksum] [flip N] [at payload|l4|l3|l2]
                            N bits [1] are flipped; checksums are left [leave],
                            updated, or the only bytes that are damaged
+  corrupt ... bleach-ecn P%
+                           clears ECN fields
   order STAGE...           order of loss, duplicate, rate, delay, content
   none                     no laws
   loss LAW(KEY=VALUE, ...), delay LAW(KEY=VALUE, ...)
-                           any law by the names of docs/formats.md:
-                           delay uniform(min=10ms, max=30ms) allow
+                           any law of docs/impairment-laws.md: outages, gaps,
+                           patterns; gamma, Weibull, tables, sine, ...:
+                           delay gamma(shape=2, scale=5ms) allow
 
 Order of packets:
   fifo-release             kept: the packet that waits longest leaves next
   allow                    packets overtake each other
+  smooth                   kept: delays vary slowly, with half-life T
   max                      kept: no packet leaves before its predecessor
 
 Values:
@@ -61,11 +74,14 @@ From netem:
   delay 100ms 10ms         the same: uniform; in order unless allow follows
   delay ... distribution normal
                            delay 100ms ±10ms normal
+  delay ... distribution paretonormal
+                           the same; the tail is not cut
   delay ... distribution pareto
                            delay pareto(scale=T, shape=A)
+  delay 100ms 10ms 25%     the same; the distribution stays as stated
   reorder 25% 50%          delay 100ms ±10ms allow
   loss random 1%           loss 1%
-  loss 1% 25%              loss 1% run N; correlation distorts the ratio
+  loss 1% 25%              the same; the mean stays 1%
   loss gemodel 1% 10% 70% 0.1%
                            loss ge 1% to-good 10% bad 70% good 0.1%
   loss state ...           loss four_state(p13_percentage=1, ...)

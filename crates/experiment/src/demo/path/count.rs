@@ -113,7 +113,7 @@ fn cut(first: u64, weights: &[f64], mean: f64) -> CountInterval {
     CountInterval { mean, low, high: last - tail(&mut weights.iter().rev()) }
 }
 
-/// The number of `n` packets that a loss law drops. `None` without a law.
+/// The number of `n` packets that a loss law drops. `None` without a law, or if its counts have no simple form.
 #[must_use]
 pub(crate) fn losses(n: u64, law: &Loss) -> Option<CountInterval> {
     Some(match law.process()? {

@@ -185,7 +185,7 @@ fn losing(impairment: &Impairment) -> Option<String> {
     let flows = impairment.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
     let all = flows.chain([&impairment.other.a_to_b, &impairment.other.b_to_a]);
     all.filter_map(|laws| laws.loss.as_ref()).find_map(|loss| {
-        let is_much = loss.moments().is_some_and(|moments| moments.mean >= MUCH_LOSS);
+        let is_much = !loss.ecn && loss.mean().is_some_and(|mean| mean >= MUCH_LOSS);
         is_much.then(|| Laws { loss: Some(loss.clone()), ..Laws::default() }.to_string())
     })
 }

@@ -3,6 +3,8 @@
 //! Transcendental functions are those of `libm` in plain Rust and square roots those of IEEE 754, so that a
 //! draw is the same number on any machine. A draw below zero becomes zero.
 
+mod correlation;
+
 use std::sync::LazyLock;
 
 use schemars::JsonSchema;
@@ -10,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
 use super::slot::Slot;
+use super::time::Time;
 use crate::ModelError;
-use crate::law::Words;
-use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
+use crate::law::distribution::{Distribution, Moments};
+use crate::law::{Deciding, Law, PacketFacts, Stated, Words, forms, refuse, slot_of_laws};
 use crate::units::Span;
+
+pub use correlation::RunningDelay;
 
 /// Maximum delay of a law.
 pub(crate) const MAX_DELAY: Span = Span::from_seconds(3600);
@@ -46,6 +51,52 @@ trait DelayRule {
     fn is_constant(&self) -> bool {
         false
     }
+    /// Which draws its delays need.
+    fn draws(&self) -> Drawing {
+        Drawing::One
+    }
+    /// Whether the delay is a function of time alone.
+    fn follows_time(&self) -> bool {
+        false
+    }
+    /// The number of tables that it draws from.
+    fn tables(&self) -> usize {
+        0
+    }
+}
+
+/// The draws that a law needs for a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drawing {
+    /// None: a delay follows from the time or from the packets before.
+    Nothing,
+    /// One, of which the delay is a monotone function.
+    One,
+    /// Several.
+    Several,
+}
+
+impl<D: Distribution<Quantity = Time>> DelayRule for D {
+    fn moments(&self) -> DelayMoments {
+        let Moments { mean, deviation, .. } = self.started().1;
+        let is_bounded = self.bounds().max.is_some();
+        DelayMoments {
+            mean_ns: (is_bounded || self.has_mean()).then_some(mean),
+            deviation_ns: (is_bounded || self.has_variance()).then_some(deviation),
+        }
+    }
+
+    fn draws(&self) -> Drawing {
+        match (D::IS_INDEPENDENT, D::IS_ONE_DRAW) {
+            (false, _) => Drawing::Nothing,
+            (true, true) => Drawing::One,
+            (true, false) => Drawing::Several,
+        }
+    }
+
+    fn tables(&self) -> usize {
+        Distribution::tables(self)
+    }
 }
 
 /// How a delay law treats the order of packets.
@@ -57,12 +108,25 @@ pub enum OrderPolicy {
     /// At each drawn departure time the packet that has waited longest leaves. Order and mean delay are preserved, the standard deviation is smaller.
     #[default]
     FifoRelease,
+    /// The delay varies smoothly in time, with the half-life of the correlation, and no packet leaves before its predecessor. The order is preserved, and mean and standard deviation nearly, if the half-life is long.
+    Smooth,
     /// No packet leaves before its predecessor. The order is preserved, the mean delay is larger.
     Max,
 }
 
-const POLICIES: [OrderPolicy; 3] = [OrderPolicy::Allow, OrderPolicy::FifoRelease, OrderPolicy::Max];
-const POLICY_NAMES: [&str; 3] = [POLICIES[0].name(), POLICIES[1].name(), POLICIES[2].name()];
+const POLICIES: [OrderPolicy; 4] =
+    [OrderPolicy::Allow, OrderPolicy::FifoRelease, OrderPolicy::Smooth, OrderPolicy::Max];
+const CORRELATION: &str = "correlation";
+const HALF_LIFE: &str = "half-life";
+/// What may follow a law.
+const FOLLOWING: [&str; 6] = [
+    POLICIES[0].name(),
+    POLICIES[1].name(),
+    POLICIES[2].name(),
+    POLICIES[3].name(),
+    CORRELATION,
+    HALF_LIFE,
+];
 
 impl OrderPolicy {
     /// Its name in documents and laws.
@@ -71,6 +135,7 @@ impl OrderPolicy {
         match self {
             OrderPolicy::Allow => "allow",
             OrderPolicy::FifoRelease => "fifo-release",
+            OrderPolicy::Smooth => "smooth",
             OrderPolicy::Max => "max",
         }
     }
@@ -89,17 +154,49 @@ slot_of_laws! {
         normal: Normal,
         exponential: Exponential,
         pareto: Pareto,
+        pareto_normal: ParetoNormal,
+        step: Step,
+        ramp: Ramp,
+        sine: Sine,
+        square: Square,
+        saw: Saw,
+    }
+    of Time {
+        cauchy: Cauchy,
+        log_normal: LogNormal,
+        poisson: Poisson,
+        gamma: Gamma,
+        weibull: Weibull,
+        student: Student,
+        alternate: Alternate,
+        increasing: Increasing,
+        decreasing: Decreasing,
+        histogram: Histogram,
+        quantiles: Quantiles,
+        table: Table,
+        mixture: Mixture,
+        values: Values,
     }
     {
         /// How the order of packets is treated.
         pub order: OrderPolicy,
+        /// Correlation of the delay of each packet with that of the packet before, in percent, 0 to below 100. The distribution stays that of the law.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(example = 25)]
+        pub correlation_percentage: Option<f64>,
+        /// Time after which the correlation of two delays is 50 %, at any packet rate. Instead of `correlation_percentage`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(example = "500ms")]
+        pub half_life: Option<Span>,
     }
 }
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     let laws = forms("delay", &Delay::SHORT_FORMS, &Delay::NAMES);
-    let policies = POLICY_NAMES.join("|");
-    format!("{laws}; then [{policies}]; such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms")
+    let policies = POLICIES.map(OrderPolicy::name).join("|");
+    format!(
+        "{laws}; then [{policies}] [{CORRELATION} P% | {HALF_LIFE} T]; such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms"
+    )
 });
 
 impl Delay {
@@ -107,6 +204,48 @@ impl Delay {
     #[must_use]
     pub fn moments(&self) -> Option<DelayMoments> {
         self.rule().map(DelayRule::moments)
+    }
+
+    /// Whether delays vary by chance or from packet to packet, and not only with time.
+    #[must_use]
+    pub fn varies_by_packet(&self) -> bool {
+        self.moments().is_some_and(|moments| moments.deviation_ns != Some(0.0))
+            && self.rule().is_some_and(|rule| !rule.follows_time())
+    }
+
+    /// The number of tables that its law draws from.
+    pub(crate) fn tables(&self) -> usize {
+        self.rule().map_or(0, DelayRule::tables)
+    }
+
+    /// Checks the correlation of the law `name`.
+    fn check_correlation(&self, at: &str, name: &str) -> Result<(), ModelError> {
+        let (field, given) = match (self.correlation_percentage, self.half_life) {
+            (Some(percentage), None) => ("correlation_percentage", format!("{percentage}")),
+            (None, Some(half_life)) => ("half_life", half_life.to_string()),
+            (Some(_), Some(half_life)) => {
+                return refuse(at, "half_life", half_life, "correlation_percentage or half_life");
+            }
+            (None, None) if self.order == OrderPolicy::Smooth => {
+                let accepted = "half-life T such as half-life 500ms, which smooth needs";
+                return refuse(at, "half_life", "nothing", accepted);
+            }
+            (None, None) => return Ok(()),
+        };
+        if self.order == OrderPolicy::Smooth && self.half_life.is_none() {
+            return refuse(at, field, given, "half-life T with smooth");
+        }
+        if self.correlation_percentage.is_some_and(|p| !(0.0..100.0).contains(&p)) {
+            return refuse(at, field, given, "0 to below 100 percent");
+        }
+        if let Some(half_life) = self.half_life {
+            check_positive(at, "half_life", half_life)?;
+        }
+        if self.rule().is_none_or(|rule| rule.draws() != Drawing::One || rule.is_constant()) {
+            let given = format!("{given} with {name}");
+            return refuse(at, field, given, "a law with one random draw for each packet");
+        }
+        Ok(())
     }
 
     /// Whether every packet has the same delay.
@@ -127,7 +266,8 @@ impl Slot for Delay {
             let given = format!("{} delay laws", stated.len());
             return refuse(at, "", given, &format!("one of {}", Self::NAMES.join(", ")));
         };
-        law.check(&format!("{at}.{name}"))
+        law.check(&format!("{at}.{name}"))?;
+        self.check_correlation(at, name)
     }
 
     fn form() -> &'static str {
@@ -135,10 +275,19 @@ impl Slot for Delay {
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
-        words.may_follow(&POLICY_NAMES);
-        let law = Self::read_law(words)?;
-        let order = words.took_one(&POLICIES, OrderPolicy::name).unwrap_or_default();
-        Ok(Delay { order, ..law })
+        words.may_follow(&FOLLOWING);
+        let mut slot = Self::read_law(words)?;
+        loop {
+            if let Some(order) = words.took_one(&POLICIES, OrderPolicy::name) {
+                slot.order = order;
+            } else if words.took(CORRELATION) {
+                slot.correlation_percentage = Some(words.percent()?);
+            } else if words.took(HALF_LIFE) {
+                slot.half_life = Some(words.next().and_then(|word| words.span(word))?);
+            } else {
+                return Ok(slot);
+            }
+        }
     }
 
     fn text(&self) -> String {
@@ -149,6 +298,12 @@ impl Slot for Delay {
         // A constant delay preserves the order with every policy.
         if !self.is_constant() || self.order != OrderPolicy::default() {
             text += &format!(" {}", self.order.name());
+        }
+        if let Some(percentage) = self.correlation_percentage {
+            text += &format!(" {CORRELATION} {percentage}%");
+        }
+        if let Some(half_life) = self.half_life {
+            text += &format!(" {HALF_LIFE} {half_life}");
         }
         text
     }
@@ -161,9 +316,25 @@ fn check_span(at: &str, field: &str, span: Span) -> Result<(), ModelError> {
     refuse(at, field, span, "up to 1h")
 }
 
+fn check_positive(at: &str, field: &str, span: Span) -> Result<(), ModelError> {
+    if span.0 > 0 {
+        return check_span(at, field, span);
+    }
+    refuse(at, field, span, "above 0, up to 1h")
+}
+
+/// Checks a law that repeats.
+fn check_cycle(at: &str, (min, max): (Span, Span), cycle: Span) -> Result<(), ModelError> {
+    check_span(at, "max", max)?;
+    if min > max {
+        return refuse(at, "min", min, "at most max");
+    }
+    check_positive(at, "cycle", cycle)
+}
+
 /// Rounds to the nearest nanosecond; values below zero and NaN become zero.
 #[inline]
-fn round_ns(value: f64) -> u64 {
+pub(super) fn round_ns(value: f64) -> u64 {
     // The cast saturates at both ends and truncates, which is a floor here.
     (value + 0.5) as u64
 }

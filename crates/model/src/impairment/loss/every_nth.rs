@@ -64,7 +64,7 @@ impl Running for Counting {
 }
 
 impl LossRule for EveryNth {
-    fn process(&self) -> LossProcess {
-        LossProcess::Periodic(self.0)
+    fn process(&self) -> Option<LossProcess> {
+        Some(LossProcess::Periodic(self.0))
     }
 }

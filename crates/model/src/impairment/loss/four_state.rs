@@ -182,12 +182,12 @@ impl Running for FourStates {
 }
 
 impl LossRule for FourState {
-    fn process(&self) -> LossProcess {
+    fn process(&self) -> Option<LossProcess> {
         let Steps { p13, p31, p32, p23, p14 } = self.steps();
         // States that are never entered lead to the others: as a chain of their own they would spoil the moments.
         let (p31, p32) = if p13 == 0.0 { (1.0, 0.0) } else { (p31, p32) };
         let p23 = if p32 == 0.0 { 1.0 } else { p23 };
-        LossProcess::Chain(LossChain {
+        Some(LossProcess::Chain(LossChain {
             stationary: self.steps().stationary().to_vec(),
             step: vec![
                 vec![1.0 - p13 - p14, 0.0, p13, p14],
@@ -196,13 +196,14 @@ impl LossRule for FourState {
                 vec![1.0, 0.0, 0.0, 0.0],
             ],
             loss: vec![0.0, 0.0, 1.0, 1.0],
-        })
+        }))
     }
 
-    fn moments(&self) -> LossMoments {
+    fn moments(&self) -> Option<LossMoments> {
         let [_, _, three, four] = self.steps().stationary();
         let burst = self.steps().burst();
-        LossMoments { mean: three + four, burst, ..self.process().moments() }
+        let of_chain = self.process()?.moments();
+        Some(LossMoments { mean: three + four, burst, ..of_chain })
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn closed_forms_are_those_of_the_chain() {
         for text in LAWS {
-            let LossProcess::Chain(chain) = slot(text).process() else { panic!("{text}") };
+            let Some(LossProcess::Chain(chain)) = slot(text).process() else { panic!("{text}") };
             // π·P = π.
             for to in 0..4 {
                 let into: f64 = (0..4).map(|i| chain.stationary[i] * chain.step[i][to]).sum();

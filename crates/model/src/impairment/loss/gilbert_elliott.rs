@@ -111,7 +111,7 @@ impl Law for GilbertElliott {
                 ("bad", &mut model.bad_loss_percentage),
                 ("good", &mut model.good_loss_percentage),
             ] {
-                if words.took(word) || is_positional && words.peek().is_some() {
+                if words.took(word) || is_positional && !words.is_law_complete() {
                     *field = Some(words.percent()?);
                 }
             }
@@ -218,13 +218,13 @@ impl Running for TwoStates {
 }
 
 impl LossRule for GilbertElliott {
-    fn process(&self) -> LossProcess {
+    fn process(&self) -> Option<LossProcess> {
         let chain = self.chain();
         let Chain { to_bad, to_good, bad_loss, good_loss } = chain;
-        LossProcess::Chain(LossChain {
+        Some(LossProcess::Chain(LossChain {
             stationary: vec![1.0 - chain.bad(), chain.bad()],
             step: vec![vec![1.0 - to_bad, to_bad], vec![to_good, 1.0 - to_good]],
             loss: vec![good_loss, bad_loss],
-        })
+        }))
     }
 }

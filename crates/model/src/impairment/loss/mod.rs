@@ -11,17 +11,28 @@ use weir_laws::Draws;
 use super::slot::Slot;
 use crate::ModelError;
 use crate::law::Words;
-use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
+use crate::law::{Deciding, Law, PacketFacts, Stated, forms, refuse, slot_of_laws};
 
 pub use process::{LossChain, LossMoments, LossProcess};
 
 /// Properties of a loss law.
 trait LossRule {
-    /// The random process, from which the exact distribution of counts follows.
-    fn process(&self) -> LossProcess;
-    /// Its moments.
-    fn moments(&self) -> LossMoments {
-        self.process().moments()
+    /// The random process, from which the exact distribution of counts follows; `None` if losses depend on more than the
+    /// packets before, or the process has no simple form.
+    fn process(&self) -> Option<LossProcess> {
+        None
+    }
+    /// Its moments; `None` if they depend on time or on the packets.
+    fn moments(&self) -> Option<LossMoments> {
+        self.process().map(|process| process.moments())
+    }
+    /// Fraction of packets lost in the long run.
+    fn mean(&self) -> Option<f64> {
+        self.moments().map(|moments| moments.mean)
+    }
+    /// The number of tables that it draws from.
+    fn tables(&self) -> usize {
+        0
     }
 }
 
@@ -37,23 +48,55 @@ slot_of_laws! {
         every_nth: EveryNth,
         gilbert_elliott: GilbertElliott,
         four_state: FourState,
+        correlated: Correlated,
+        conditional: Conditional,
+        burst: Burst,
+        random_burst: RandomBurst,
+        gap: Gap,
+        list: List,
+        pattern: Pattern,
+        outage: Outage,
+        schedule: Schedule,
+        bit_error: BitError,
     }
-    {}
+    {
+        /// `true`: ECN-capable packets that the law selects are marked Congestion Experienced instead of dropped (RFC 3168).
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[schemars(title = "Mark instead of drop (ECN)", example = true)]
+        pub ecn: bool,
+    }
 }
 
-static FORM: LazyLock<String> = LazyLock::new(|| forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES));
+static FORM: LazyLock<String> = LazyLock::new(|| {
+    let laws = forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES);
+    format!("{laws}; then [{ECN}]")
+});
+/// The word after a law that marks instead of dropping, as in netem.
+const ECN: &str = "ecn";
 
 impl Loss {
-    /// The law as a random process; `None` without a law.
+    /// The law as a random process; `None` without a law, or if it has no such form.
     #[must_use]
     pub fn process(&self) -> Option<LossProcess> {
-        self.rule().map(LossRule::process)
+        self.rule()?.process()
     }
 
-    /// The law's moments; `None` without a law.
+    /// The law's moments; `None` without a law, or if they depend on time or on the packets.
     #[must_use]
     pub fn moments(&self) -> Option<LossMoments> {
-        self.rule().map(LossRule::moments)
+        self.rule()?.moments()
+    }
+
+    /// Fraction of packets that the law selects in the long run, of packets at equal intervals; `None` without a law, or if
+    /// there is no long run or it depends on the packets.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        self.rule()?.mean()
+    }
+
+    /// The number of tables that its law draws from.
+    pub(crate) fn tables(&self) -> usize {
+        self.rule().map_or(0, LossRule::tables)
     }
 }
 
@@ -66,12 +109,15 @@ impl Slot for Loss {
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
-        Self::read_law(words)
+        words.may_follow(&[ECN]);
+        let law = Self::read_law(words)?;
+        Ok(Loss { ecn: words.took(ECN), ..law })
     }
 
     fn text(&self) -> String {
         let law = self.stated().first().map(|(name, law)| format!(" {}", law.text(name)));
-        format!("loss{}", law.unwrap_or_default())
+        let ecn = if self.ecn { format!(" {ECN}") } else { String::new() };
+        format!("loss{}{ecn}", law.unwrap_or_default())
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {

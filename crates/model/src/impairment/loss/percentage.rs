@@ -49,7 +49,7 @@ impl Running for Chance {
 }
 
 impl LossRule for Percentage {
-    fn process(&self) -> LossProcess {
-        LossProcess::independent(self.start().probability())
+    fn process(&self) -> Option<LossProcess> {
+        Some(LossProcess::independent(self.start().probability()))
     }
 }

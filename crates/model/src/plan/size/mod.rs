@@ -1,5 +1,5 @@
 //! Size laws: payload bytes of each packet. A new one is a file here and a line in the list below; one that intervals
-//! have as well is a file in `plan/distribution/`.
+//! have as well is a file in `law/distribution/`.
 //!
 //! A size depends only on the packet's number, so that both ends know it: laws have no state.
 
@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::distribution::{Distribution, Drawn, Moments, Source};
 use crate::ModelError;
+use crate::law::distribution::{Distribution, Drawn, Moments, Quantity, Source};
 use crate::law::{Law, Stateless, choice_of_laws, refuse};
 use crate::units::ByteSize;
 
@@ -109,6 +109,8 @@ choice_of_laws! {
         alternate: Alternate,
         increasing: Increasing,
         decreasing: Decreasing,
+        histogram: Histogram,
+        quantiles: Quantiles,
         table: Table,
         mixture: Mixture,
         values: Values,
@@ -196,5 +198,50 @@ impl Size {
 impl From<ByteSize> for Size {
     fn from(bytes: ByteSize) -> Self {
         Size::Constant(Constant(bytes))
+    }
+}
+
+impl Quantity for ByteSize {
+    /// The full data header fits, so that everything is measured.
+    const MIN: f64 = 32.0;
+    /// The largest datagram of IPv4.
+    const MAX: f64 = 65_507.0;
+    /// That of the volume of a transfer; a payload has the limits of its transport.
+    const LIMIT: Self = ByteSize(1 << 40);
+    const IS_RATED: bool = false;
+    const STEP: Self = ByteSize(1);
+    type Choice = Size;
+    type Running = SizeLaw;
+
+    fn value(self) -> f64 {
+        self.0 as f64
+    }
+
+    fn example(bytes: &'static str, _: &'static str) -> &'static str {
+        bytes
+    }
+
+    fn start(part: &Size) -> SizeLaw {
+        part.start()
+    }
+
+    fn draw(part: &SizeLaw, draws: &mut Draws) -> f64 {
+        part.at(draws) as f64
+    }
+
+    fn has_default_maximum(part: &Size) -> bool {
+        part.has_default_maximum()
+    }
+
+    fn may_be_part(part: &Size) -> bool {
+        part.may_be_part()
+    }
+
+    fn part_moments(part: &Size) -> Option<Moments> {
+        part.part_moments()
+    }
+
+    fn tables(law: &Size) -> usize {
+        law.tables()
     }
 }

@@ -8,7 +8,7 @@ use super::interval::FORM;
 use super::{Interval, SpacingMoments, SpacingRule};
 use crate::ModelError;
 use crate::law::{Law, Running, Words, refuse};
-use crate::plan::distribution::Quantity;
+use crate::law::distribution::Quantity;
 
 /// Equal intervals.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use weir_laws::Draws;
 
 use super::{Spacing, SpacingLaw};
 use crate::ModelError;
-use crate::plan::distribution::{Moments, Quantity};
+use crate::law::distribution::{Moments, Quantity};
 use crate::units::Span;
 
 /// Its accepted forms.

@@ -1,5 +1,5 @@
 //! Interval laws: the time from each packet to the next. A new one is a file here and a line in the list below; one that
-//! sizes have as well is a file in `plan/distribution/`.
+//! sizes have as well is a file in `law/distribution/`.
 //!
 //! A law returns each interval as a multiple of the mean, which the rate determines unless the law states its
 //! own. With a rate in bit/s, the mean depends on each packet's size.
@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::distribution::{Distribution, Drawn, Moments, Source};
 use crate::ModelError;
+use crate::law::distribution::{Distribution, Drawn, Moments, Source};
 use crate::law::{Law, Running, choice_of_laws, refuse};
 
 mod interval;
@@ -111,6 +111,8 @@ choice_of_laws! {
         alternate: Alternate,
         increasing: Increasing,
         decreasing: Decreasing,
+        histogram: Histogram,
+        quantiles: Quantiles,
         table: Table,
         mixture: Mixture,
         values: Values,

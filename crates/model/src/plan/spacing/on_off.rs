@@ -7,7 +7,7 @@ use weir_laws::Draws;
 use super::{Spacing, SpacingLaw, SpacingMoments, SpacingRule};
 use crate::ModelError;
 use crate::law::{Law, Running, refuse};
-use crate::plan::distribution::{Moments, Quantity};
+use crate::law::distribution::{Moments, Quantity};
 
 /// Phases in which packets are sent and phases without packets, in turn; each phase lasts as its law draws.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use weir_laws::Draws;
 use super::{Interval, SpacingMoments, SpacingRule};
 use crate::ModelError;
 use crate::law::{Law, Running, refuse};
-use crate::plan::distribution::Quantity;
+use crate::law::distribution::Quantity;
 
 /// Intervals between the packets of a capture, which only the sender knows (`weir test --replay`). The plan has their
 /// summary.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Interval;
 use crate::ModelError;
 use crate::law::{Words, refuse};
-use crate::plan::distribution::{Distribution, Inverse, Prepared, Quantile, Quantity};
+use crate::law::distribution::{Distribution, Inverse, Prepared, Quantile, Quantity};
 
 /// Uniform intervals between two bounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

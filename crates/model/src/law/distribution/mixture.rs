@@ -42,6 +42,7 @@ impl<Q: Quantity> fmt::Display for Mixture<Q> {
 impl<Q: Quantity> Distribution for Mixture<Q> {
     const SHORT_FORMS: &'static [&'static str] = &["mixture(LAW:WEIGHT, …)"];
     const IS_LIST: bool = true;
+    const IS_ONE_DRAW: bool = false;
     const IS_CLAMPED: bool = false;
     type Quantity = Q;
     type Source = Parts<Q>;

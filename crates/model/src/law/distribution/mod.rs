@@ -1,7 +1,8 @@
-//! Laws that payload sizes and intervals share: random distributions and sequences of values. A new one is a file here and
-//! a line in the lists of `size/mod.rs` and `spacing/mod.rs`.
+//! Laws that several quantities share (payload sizes, intervals, delays, other times, numbers of packets): random
+//! distributions and sequences of values. A new one is a file here and a line in the lists of `plan/size`, `plan/spacing`,
+//! `impairment/delay`, `impairment/time` and `impairment/count`.
 //!
-//! A law states a *source* of values, in bytes or nanoseconds, and the bounds within which they are clamped. Everything
+//! A law states a *source* of values, in bytes, nanoseconds or packets, and the bounds within which they are clamped. Everything
 //! else (its check, its moments after clamping, its draws) follows from these.
 
 use std::fmt;
@@ -9,20 +10,22 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use weir_laws::{Draws, clamped_moments, open_unit_interval};
 
 use crate::ModelError;
 use crate::law::{Law, Words, refuse};
-use crate::units::ByteSize;
 
 mod alternate;
 mod cauchy;
+mod constant;
 mod decreasing;
 mod exponential;
 mod gamma;
+mod histogram;
 mod increasing;
 mod list;
 mod log_normal;
@@ -30,28 +33,37 @@ mod mixture;
 mod normal;
 mod pareto;
 mod poisson;
+mod quantiles;
 mod student;
 mod table;
+mod uniform;
 mod values;
 mod weibull;
 
-pub(super) use alternate::Alternate;
-pub(super) use cauchy::Cauchy;
-pub(super) use decreasing::Decreasing;
-pub(super) use exponential::Exponential;
-pub(super) use gamma::Gamma;
-pub(super) use increasing::Increasing;
-pub(super) use log_normal::LogNormal;
-pub(super) use mixture::Mixture;
-pub(super) use normal::Normal;
-pub(super) use pareto::Pareto;
-pub(super) use poisson::Poisson;
-pub(super) use student::Student;
-pub(super) use table::Table;
-pub(super) use values::Values;
-pub(super) use weibull::Weibull;
+pub(crate) use alternate::Alternate;
+pub(crate) use cauchy::Cauchy;
+pub(crate) use constant::Constant;
+pub(crate) use decreasing::Decreasing;
+pub(crate) use exponential::Exponential;
+pub(crate) use gamma::Gamma;
+pub(crate) use histogram::Histogram;
+pub(crate) use increasing::Increasing;
+pub(crate) use log_normal::LogNormal;
+pub(crate) use mixture::Mixture;
+pub(crate) use normal::Normal;
+pub(crate) use pareto::Pareto;
+pub(crate) use poisson::Poisson;
+pub(crate) use quantiles::Quantiles;
+pub(crate) use student::Student;
+pub(crate) use table::Table;
+pub(crate) use uniform::Uniform;
+pub(crate) use values::Values;
+pub(crate) use weibull::Weibull;
 
-/// What a law draws: bytes or a time.
+/// Maximum number of tables that the laws of a document draw from, of about 50 KiB each.
+pub(crate) const MAX_TABLES: usize = 32;
+
+/// What a law draws: bytes, a time or a number of packets.
 pub trait Quantity:
     Copy
     + PartialEq
@@ -74,7 +86,9 @@ pub trait Quantity:
     const LIMIT: Self;
     /// Whether the rate gives the scale of a law that states none.
     const IS_RATED: bool;
-    /// Its default step: 1 byte or 1 ms.
+    /// Whether a law without a mean needs a maximum.
+    const NEEDS_MEAN: bool = true;
+    /// Its default step: 1 byte, 1 ms or 1 packet.
     const STEP: Self;
     /// The choice of laws of this quantity.
     type Choice: Clone + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = ModelError>;
@@ -126,6 +140,22 @@ impl Moments {
             deviation: variance.sqrt(),
         }
     }
+
+    /// Of ranges `(low, high, probability)`, uniform within each; the probabilities have the sum 1.
+    fn of_ranges(ranges: impl Iterator<Item = (f64, f64, f64)> + Clone) -> Self {
+        let mean = ranges.clone().map(|(low, high, p)| p * (low + high) / 2.0).sum();
+        // The variance within a range, and of its middle.
+        let variance = |(low, high, p): (f64, f64, f64)| {
+            let (width, off) = (high - low, (low + high) / 2.0 - mean);
+            p * (width * width / 12.0 + off * off)
+        };
+        Self {
+            min: ranges.clone().map(|(low, ..)| low).fold(f64::INFINITY, f64::min),
+            max: ranges.clone().map(|(_, high, _)| high).fold(0.0, f64::max),
+            mean,
+            deviation: ranges.map(variance).sum::<f64>().sqrt(),
+        }
+    }
 }
 
 /// Where the values of a law come from.
@@ -144,7 +174,7 @@ pub trait Quantile: Clone + PartialEq + fmt::Debug {
 
 /// Draws from a continuous distribution: the quantile of draw 0 in the open interval.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inverse<F>(pub(super) F);
+pub struct Inverse<F>(pub(crate) F);
 
 impl<F: Quantile> Source for Inverse<F> {
     #[inline]
@@ -168,6 +198,8 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
     const IS_LIST: bool = false;
     /// Whether its values depend on nothing but their own draws.
     const IS_INDEPENDENT: bool = true;
+    /// Whether a value is a monotone function of draw 0 alone.
+    const IS_ONE_DRAW: bool = true;
     /// Whether values outside of default bounds are possible, and clamped.
     const IS_CLAMPED: bool = true;
     /// Bytes or a time.
@@ -215,6 +247,11 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
         true
     }
 
+    /// Whether its variance exists without a maximum.
+    fn has_variance(&self) -> bool {
+        true
+    }
+
     /// The number of tables that it draws from, about 50 KiB each.
     fn tables(&self) -> usize {
         0
@@ -249,6 +286,36 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
     }
 }
 
+/// Properties of a law, whatever its quantity.
+pub(crate) trait Rule {
+    /// Its moments after clamping.
+    fn moments(&self) -> Moments;
+    /// Whether its values depend on nothing but their own draws.
+    fn is_independent(&self) -> bool;
+    /// Whether values above the maximum are possible, which it does not state.
+    fn has_default_maximum(&self) -> bool;
+    /// The number of tables that it draws from.
+    fn tables(&self) -> usize;
+}
+
+impl<D: Distribution> Rule for D {
+    fn moments(&self) -> Moments {
+        self.started().1
+    }
+
+    fn is_independent(&self) -> bool {
+        D::IS_INDEPENDENT
+    }
+
+    fn has_default_maximum(&self) -> bool {
+        Distribution::has_default_maximum(self)
+    }
+
+    fn tables(&self) -> usize {
+        Distribution::tables(self)
+    }
+}
+
 /// The bounds that a law states.
 #[derive(Clone, Copy)]
 pub struct Bounds<Q> {
@@ -270,13 +337,13 @@ macro_rules! distribution {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, bound = "Q: Quantity")]
-        #[schemars(bound = "Q: Quantity")]
+        #[schemars(bound = "Q: Quantity", transform = super::require_scale::<Q>)]
         pub struct $name<Q: Quantity> {
             $($(#[$field_doc])* pub $field: $type,)*
-            /// Smaller values become this. Absent: 32 bytes, the full data header; for intervals 0.
+            /// Smaller values become this. Absent: 32 bytes, the full data header; for times 0.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub min: Option<Q>,
-            /// Larger values become this. Absent: 65 507 bytes; for intervals 1 h.
+            /// Larger values become this. Absent: 65 507 bytes; for times 1 h.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub max: Option<Q>,
             #[serde(skip)]
@@ -366,7 +433,9 @@ where
             (Some(min), None) if min.value() > D::Quantity::MAX => {
                 refuse(at, "max", "nothing", "a maximum, at least min")
             }
-            (_, None) if !self.has_mean() && self.unit_mean().is_none() => {
+            (_, None)
+                if D::Quantity::NEEDS_MEAN && !self.has_mean() && self.unit_mean().is_none() =>
+            {
                 refuse(at, "max", "nothing", "max=VALUE, without which this law has no mean")
             }
             _ => Ok(()),
@@ -411,13 +480,13 @@ impl<S: fmt::Debug, Q> fmt::Debug for Drawn<S, Q> {
 impl<S: Source, Q> Drawn<S, Q> {
     /// Value number `index`, in bytes or ns.
     #[inline]
-    pub(super) fn value(&self, index: u64, draws: &mut Draws) -> f64 {
+    pub(crate) fn value(&self, index: u64, draws: &mut Draws) -> f64 {
         self.started.0.value(index, draws).clamp(self.low, self.high)
     }
 
     /// The number of the next value.
     #[inline]
-    pub(super) fn count(&mut self) -> u64 {
+    pub(crate) fn count(&mut self) -> u64 {
         let index = self.index;
         self.index = index.wrapping_add(1);
         index
@@ -425,7 +494,7 @@ impl<S: Source, Q> Drawn<S, Q> {
 
     /// The mean after clamping.
     #[inline]
-    pub(super) fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         self.started.1.mean
     }
 }
@@ -455,6 +524,19 @@ fn check_scale<Q: Quantity>(at: &str, field: &str, value: Option<Q>) -> Result<(
             let example = Q::example("300", "5ms");
             refuse(at, field, "nothing", &format!("{field}=VALUE, such as {field}={example}"))
         }
+    }
+}
+
+/// Names the parameter that gives the scale as required, unless a rate gives it.
+fn require_scale<Q: Quantity>(schema: &mut Schema) {
+    let has = |name: &str| schema.get("properties").is_some_and(|all| all.get(name).is_some());
+    let scale = ["scale", "mean"].into_iter().find(|name| !Q::IS_RATED && has(name));
+    let Some(scale) = scale else { return };
+    let required = schema.ensure_object().entry("required").or_insert_with(|| json!([]));
+    if let Some(required) =
+        required.as_array_mut().filter(|all| !all.iter().any(|one| one == scale))
+    {
+        required.push(scale.into());
     }
 }
 
@@ -494,48 +576,3 @@ macro_rules! as_text {
     };
 }
 use as_text;
-
-impl Quantity for ByteSize {
-    /// The full data header fits, so that everything is measured.
-    const MIN: f64 = 32.0;
-    /// The largest datagram of IPv4.
-    const MAX: f64 = 65_507.0;
-    /// That of the volume of a transfer; a payload has the limits of its transport.
-    const LIMIT: Self = ByteSize(1 << 40);
-    const IS_RATED: bool = false;
-    const STEP: Self = ByteSize(1);
-    type Choice = super::Size;
-    type Running = super::SizeLaw;
-
-    fn value(self) -> f64 {
-        self.0 as f64
-    }
-
-    fn example(bytes: &'static str, _: &'static str) -> &'static str {
-        bytes
-    }
-
-    fn start(part: &super::Size) -> super::SizeLaw {
-        part.start()
-    }
-
-    fn draw(part: &super::SizeLaw, draws: &mut Draws) -> f64 {
-        part.at(draws) as f64
-    }
-
-    fn has_default_maximum(part: &super::Size) -> bool {
-        part.has_default_maximum()
-    }
-
-    fn may_be_part(part: &super::Size) -> bool {
-        part.may_be_part()
-    }
-
-    fn part_moments(part: &super::Size) -> Option<Moments> {
-        part.part_moments()
-    }
-
-    fn tables(law: &super::Size) -> usize {
-        law.tables()
-    }
-}

@@ -14,7 +14,7 @@ use crate::ModelError;
 distribution! {
     /// Values of Student's t distribution, scaled and moved.
     Student: Inverse<Tabled> {
-        /// Degrees of freedom, 0.25 to 1000. Up to 1 there is no mean, and `max` is required.
+        /// Degrees of freedom, 0.25 to 1000. Up to 1 there is no mean: sizes and intervals require `max`.
         #[schemars(example = 4)]
         degrees: f64,
         /// Median.
@@ -45,5 +45,9 @@ distribution! {
 
     fn has_mean(&self) -> bool {
         self.degrees > 1.0
+    }
+
+    fn has_variance(&self) -> bool {
+        self.degrees > 2.0
     }
 }

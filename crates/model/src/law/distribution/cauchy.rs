@@ -10,7 +10,7 @@ use super::{
 use crate::ModelError;
 
 distribution! {
-    /// Cauchy values. They have no mean, so that `max` is required.
+    /// Cauchy values. They have no mean: sizes and intervals require `max`.
     Cauchy: Inverse<Tangent> {
         /// Median.
         #[schemars(example = Q::example("700", "10ms"))]
@@ -30,6 +30,10 @@ distribution! {
     }
 
     fn has_mean(&self) -> bool {
+        false
+    }
+
+    fn has_variance(&self) -> bool {
         false
     }
 }

@@ -14,7 +14,7 @@ use crate::law::{refuse, split_list};
 /// Maximum number of values.
 const MAX_VALUES: usize = 10_000;
 
-/// Given values in their order, again and again. Uses no draws.
+/// Given values in their order, repeatedly. Uses no draws.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values<Q: Quantity> {
     values: Vec<Q>,
@@ -37,12 +37,17 @@ impl<Q: Quantity> FromStr for Values<Q> {
 
 impl<Q: Quantity> fmt::Display for Values<Q> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for (n, value) in self.values.iter().enumerate() {
-            let separator = if n == 0 { "" } else { ", " };
-            write!(f, "{separator}{value}")?;
-        }
-        Ok(())
+        write(f, &self.values)
     }
+}
+
+/// Writes `VALUE, …`.
+pub(super) fn write<Q: Quantity>(f: &mut fmt::Formatter, values: &[Q]) -> fmt::Result {
+    for (n, value) in values.iter().enumerate() {
+        let separator = if n == 0 { "" } else { ", " };
+        write!(f, "{separator}{value}")?;
+    }
+    Ok(())
 }
 
 impl<Q: Quantity> Distribution for Values<Q> {

@@ -1,0 +1,219 @@
+//! What laws need of the engine: the time since the first packet, the length, the ECN field, and states of their own.
+
+use super::tests::{both, control, count, engine, even, feed};
+use super::*;
+use crate::key::tests::udp_frame;
+use weir_wire::checksum::Sum;
+
+const MS: u64 = 1_000_000;
+
+/// Numbers of the lost packets, from 1.
+fn lost(dispositions: &[Disposition]) -> Vec<u64> {
+    let lost = dispositions.iter().filter(|one| one.verdict == Verdict::Lost);
+    lost.map(|one| one.index + 1).collect()
+}
+
+/// Packets every 10 ms, the first at `start`.
+fn later(start: u64, count: u64) -> Vec<Meta> {
+    (0..count).map(|i| Meta::opaque(i as u32, start + i * 10 * MS, 100)).collect()
+}
+
+#[test]
+fn times_count_from_the_first_packet() {
+    let text = "loss schedule(down=20ms..40ms), delay step(from=0s, to=5ms, at=50ms)";
+    for start in [0, 7_777 * MS] {
+        let dispositions = feed(&mut engine(text), &later(start, 8));
+        assert_eq!(lost(&dispositions), [3, 4]);
+        let sent = dispositions.iter().filter(|one| one.verdict == Verdict::Forwarded);
+        let delays: Vec<u64> = sent.map(|one| (one.at_ns - one.arrived_ns) / MS).collect();
+        assert_eq!(delays, [0, 0, 0, 5, 5, 5]);
+    }
+}
+
+#[test]
+fn other_laws_start_again_and_unchanged_ones_do_not() {
+    let text = "loss schedule(down=20ms..40ms, every=1h)";
+    let mut engine = engine(text);
+    assert_eq!(lost(&feed(&mut engine, &later(0, 3))), [3]);
+    engine.configure(&both(&format!("{text}, duplicate 0%"))).unwrap();
+    assert_eq!(lost(&feed(&mut engine, &later(30 * MS, 3))), [4]);
+    engine.configure(&both("loss schedule(down=20ms..40ms, every=2h)")).unwrap();
+    assert_eq!(lost(&feed(&mut engine, &later(60 * MS, 4))), [9, 10]);
+}
+
+#[test]
+fn bit_errors_depend_on_the_length() {
+    let of = |bytes| {
+        let metas = (0..20_000).map(|i| Meta::opaque(i, u64::from(i), bytes));
+        count(&feed(&mut engine("loss ber 1e-5"), &metas.collect::<Vec<_>>()), Verdict::Lost)
+    };
+    // 2265 and 96 of 20 000, ± 6.2 standard deviations.
+    let (long, short) = (of(1500), of(60));
+    assert!((1987..2543).contains(&long) && (36..157).contains(&short), "{long} {short}");
+}
+
+#[test]
+fn an_outage_is_the_same_for_control_traffic() {
+    let text = "loss outage(interval=exponential(mean=30ms), duration=exponential(mean=30ms))";
+    // A packet of each kind at each time.
+    let metas: Vec<Meta> =
+        (0..2000).flat_map(|i| [Meta::opaque(0, i * MS, 100), control(0, i * MS)]).collect();
+    let dispositions = feed(&mut engine(text), &metas);
+    assert!(count(&dispositions, Verdict::Lost) > 100);
+    for pair in dispositions.chunks(2) {
+        assert_eq!(pair[0].verdict, pair[1].verdict);
+    }
+}
+
+#[test]
+fn a_delay_state_of_control_traffic_is_its_own() {
+    for text in [
+        "delay 40ms ±5ms correlation 90% allow",
+        "delay values(1ms, 2ms, 3ms) allow",
+        "delay 40ms ±5ms half-life 1s allow",
+    ] {
+        let delays = |dispositions: Vec<Disposition>| {
+            let mut own: Vec<(u64, u64)> = dispositions
+                .iter()
+                .filter(|one| one.flags & FLAG_CONTROL == 0)
+                .map(|one| (one.arrived_ns, one.at_ns))
+                .collect();
+            own.sort_unstable();
+            own
+        };
+        let alone = delays(feed(&mut engine(text), &even(300, MS)));
+        let mixed = even(300, MS).into_iter().flat_map(|meta| {
+            let is_shown = meta.arrived_ns % (3 * MS) == 0 && meta.arrived_ns > 0;
+            std::iter::once(meta).chain(is_shown.then(|| control(0, meta.arrived_ns)))
+        });
+        assert_eq!(delays(feed(&mut engine(text), &mixed.collect::<Vec<_>>())), alone, "{text}");
+    }
+}
+
+#[test]
+fn smooth_keeps_order_mean_and_deviation() {
+    let n = 200_000;
+    // 0.1 ms apart, where fifo-release leaves 1 ms of the 5 ms.
+    let text = "delay 40ms ±5ms normal smooth half-life 500ms";
+    let dispositions = feed(&mut engine(text), &even(n, MS / 10));
+    assert!(dispositions.iter().zip(0..).all(|(one, index)| one.index == index));
+    let delays: Vec<f64> =
+        dispositions.iter().map(|one| (one.at_ns - one.arrived_ns) as f64 / 1e6).collect();
+    let mean = delays.iter().sum::<f64>() / n as f64;
+    let square = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / n as f64;
+    // 20 s are about 14 independent delays (2·τ/ln 2 each): mean ± 5/√14 ms, 3 standard deviations; the seed is fixed.
+    assert!((mean - 40.0).abs() < 4.0, "{mean}");
+    assert!((2.5..7.5).contains(&square.sqrt()), "{square}");
+    // Packets 1 s apart: half a half-life more than enough to see the law itself.
+    let far = feed(&mut engine(text), &even(20_000, 1000 * MS));
+    let delays: Vec<f64> =
+        far.iter().map(|one| (one.at_ns - one.arrived_ns) as f64 / 1e6).collect();
+    let mean = delays.iter().sum::<f64>() / 20_000.0;
+    let square = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / 20_000.0;
+    // ρ = ¼: the variance of the mean is that of independent delays times 5/3; 6.2 standard deviations.
+    assert!((mean - 40.0).abs() < 6.2 * 5.0 * (5.0 / 3.0 / 20_000f64).sqrt(), "{mean}");
+    assert!((square.sqrt() - 5.0).abs() < 0.18, "{square}");
+}
+
+/// A frame with an ECN field.
+fn with_ecn(ecn: u8) -> Vec<u8> {
+    let mut frame = udp_frame((9, 2), b"payload");
+    frame[15] = frame[15] & !3 | ecn;
+    let sum = Sum::new().add_bytes(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// Passes a frame, and returns its disposition with the bytes that leave.
+fn pass(engine: &mut Engine, frame: &[u8]) -> (Disposition, Vec<u8>) {
+    let mut dispositions = vec![];
+    let meta = engine.meta(1, engine.clock_ns + 1, frame);
+    engine.step(meta.arrived_ns, &[meta], &mut dispositions);
+    let mut disposition = dispositions[0];
+    let mut bytes = frame.to_vec();
+    let is_unchanged =
+        engine.edit(&disposition).cloned().is_some_and(|edit| !edit.apply(&mut bytes));
+    if is_unchanged {
+        engine.unmodified(&mut disposition);
+    }
+    (disposition, bytes)
+}
+
+#[test]
+fn ecn_capable_packets_are_marked_instead_of_dropped() {
+    let mut engine = engine("loss 100% ecn");
+    for (ecn, verdict) in [
+        (0, Verdict::Lost),
+        (1, Verdict::Forwarded),
+        (2, Verdict::Forwarded),
+        (3, Verdict::Forwarded),
+    ] {
+        let (disposition, bytes) = pass(&mut engine, &with_ecn(ecn));
+        assert_eq!(disposition.verdict, verdict, "{ecn}");
+        if verdict == Verdict::Forwarded {
+            assert_eq!(disposition.flags, FLAG_MARKED, "{ecn}");
+            assert_eq!(bytes, with_ecn(3), "{ecn}");
+        }
+    }
+    let counters = engine.flows[0].counters;
+    assert_eq!((counters.marked_packets, counters.lost_packets), (3, 1));
+    assert_eq!(counters.modified_packets, 0);
+    // Without `ecn` all are lost; frames that are no IP packets cannot be marked.
+    assert_eq!(pass(&mut super::tests::engine("loss 100%"), &with_ecn(2)).0.verdict, Verdict::Lost);
+    assert_eq!(pass(&mut engine, &[0xff; 60]).0.verdict, Verdict::Lost);
+}
+
+#[test]
+fn a_mark_and_flipped_bits_are_applied_together() {
+    let mut engine = engine("loss 100% ecn, corrupt 100% repair flip 3");
+    let (disposition, bytes) = pass(&mut engine, &with_ecn(2));
+    assert_eq!(disposition.flags, FLAG_MARKED | FLAG_MODIFIED);
+    let marked = with_ecn(3);
+    assert_eq!(bytes[..34], marked[..34]);
+    assert!(bytes[42..] != marked[42..]);
+    assert_eq!(engine.flows[0].counters.modified_packets, 1);
+}
+
+#[test]
+fn bleaching_clears_the_field_and_marks() {
+    for text in ["corrupt bleach-ecn 100%", "loss 100% ecn, corrupt bleach-ecn 100%"] {
+        for ecn in 1..4 {
+            let (disposition, bytes) = pass(&mut engine(text), &with_ecn(ecn));
+            assert_eq!(disposition.flags & FLAG_MODIFIED, FLAG_MODIFIED, "{text}: {ecn}");
+            assert_eq!(bytes, with_ecn(0), "{text}: {ecn}");
+        }
+    }
+    let mut engine = engine("corrupt bleach-ecn 100%");
+    let (disposition, bytes) = pass(&mut engine, &with_ecn(0));
+    assert_eq!((disposition.flags, bytes), (0, with_ecn(0)));
+    assert_eq!(engine.flows[0].counters.modified_packets, 0);
+    // About half of them, with draws of their own.
+    let mut engine = super::tests::engine("corrupt 50% bleach-ecn 50%");
+    let (mut flipped, mut bleached, mut both) = (0, 0, 0);
+    for _ in 0..2000 {
+        let (_, bytes) = pass(&mut engine, &with_ecn(2));
+        let (is_flipped, is_bleached) = (bytes[42..] != with_ecn(2)[42..], bytes[15] & 3 == 0);
+        flipped += u32::from(is_flipped);
+        bleached += u32::from(is_bleached);
+        both += u32::from(is_flipped && is_bleached);
+    }
+    // ± 6.2 standard deviations.
+    assert!(
+        (862..1138).contains(&flipped) && (862..1138).contains(&bleached),
+        "{flipped} {bleached}"
+    );
+    assert!((380..620).contains(&both), "{both}");
+}
+
+#[test]
+fn ipv6_packets_are_marked_and_bleached() {
+    let mut frame = vec![2; 12];
+    frame.extend([0x86, 0xdd, 0x6b, 0xa0, 0, 0, 0, 8, 17, 64]);
+    frame.extend([1; 32]);
+    frame.extend([0, 9, 0, 7, 0, 8, 1, 2]);
+    let (disposition, bytes) = pass(&mut engine("loss 100% ecn"), &frame);
+    assert_eq!((disposition.flags, bytes[14], bytes[15]), (FLAG_MARKED, 0x6b, 0xb0));
+    let (_, bytes) = pass(&mut engine("corrupt bleach-ecn 100%"), &frame);
+    assert_eq!((bytes[14], bytes[15]), (0x6b, 0x80));
+    assert_eq!(bytes[16..], frame[16..]);
+}
