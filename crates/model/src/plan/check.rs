@@ -89,7 +89,7 @@ impl Plan {
         };
         let tables: usize = self.connections.iter().map(tables).sum();
         if tables > MAX_TABLES {
-            let accepted = "at most 32 laws gamma, student and poisson in all";
+            let accepted = "at most 32 laws gamma, student, poisson and with clamped_mean in all";
             return refuse("connection", format!("{tables} of them"), accepted);
         }
         let mut flows = 0u64;

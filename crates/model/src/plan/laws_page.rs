@@ -19,7 +19,9 @@ fn parameters(schema: &Schema) -> String {
         return String::new();
     };
     // What clamps has a section of its own.
-    let is_bound = |of: &Value| text(of).contains(" values become this.");
+    let is_bound = |of: &Value| {
+        [" values become this.", "Mean after clamping:"].iter().any(|part| text(of).contains(part))
+    };
     let bounds = properties.iter().filter(|(_, of)| is_bound(of));
     let bounds: Vec<_> = bounds.map(|(name, _)| format!("`{name}`")).collect();
     let own = properties.iter().filter(|(_, of)| !is_bound(of));

@@ -48,7 +48,7 @@ trait SizeRule {
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
     fn moments(&self) -> SizeMoments {
-        let Moments { min, max, mean, deviation } = self.started().1;
+        let Moments { min, max, mean, deviation } = self.started().moments;
         SizeMoments {
             min_bytes: whole(min),
             max_bytes: whole(max),
@@ -62,7 +62,7 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
     }
 
     fn tables(&self) -> usize {
-        Distribution::tables(self)
+        Distribution::tables(self) + usize::from(self.clamped_mean().is_some())
     }
 
     fn has_default_maximum(&self) -> bool {
