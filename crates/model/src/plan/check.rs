@@ -298,7 +298,7 @@ impl Connection {
                 return refuse("rate_schedule", given, "intervals that follow from the rate");
             }
             let in_bits = |rate: SendRate| matches!(rate.limit, RateLimit::Bits(_));
-            if self.max_payload() == Some(0) && schedule.stated().any(in_bits) {
+            if self.max_payload() == Some(0) && schedule.reached(self.send_rate()).any(in_bits) {
                 let accepted = "packets per second, such as 5s:500pps";
                 return refuse("rate_schedule", "bit/s with an empty payload".into(), accepted);
             }

@@ -5694,7 +5694,7 @@ export interface components {
             rate: components["schemas"]["SendRate"];
         };
         /**
-         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all)
+         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all); 5s:2x is twice the connection's rate, 0.001x to 1000x
          * @example 5s:20M
          * @example 0s-10s:100M,20s:1M
          */

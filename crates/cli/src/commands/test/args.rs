@@ -203,8 +203,8 @@ flags! {
         /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
         #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
         bitrate: Option<SendRate> => connection.rate,
-        /// Changes of the rate while a connection sends: 5s:20M is a step after 5 s, 5s-10s:20M a ramp to 20M; several
-        /// separated by commas
+        /// Changes of the rate while a connection sends: 5s:20M is a step after 5 s, 5s-10s:20M a ramp to 20M, 5s:2x a step to
+        /// twice the rate of -b; several separated by commas
         #[arg(long, value_name = "TIME:RATE", conflicts_with = "total_rate")]
         rate_schedule: Option<RateSchedule> => connection.rate_schedule,
         #[arg(long, visible_aliases = ["interval-law", "idt"], value_name = "LAW", value_parser = values::spacing, help = spacing())]
