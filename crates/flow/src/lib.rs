@@ -26,6 +26,7 @@ mod intervals;
 mod ledger;
 mod loss_lines;
 mod pacer;
+mod pages;
 mod payload;
 mod peer_reports;
 mod receive;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::transfers::MAX_VOLUME;
+use super::transfers::{MAX_OBJECTS, MAX_VOLUME};
 use super::{
     Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat,
     IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
@@ -82,7 +82,10 @@ impl Plan {
         }
         // Before the laws are checked, for which tables are made.
         let tables = |c: &Connection| {
-            let sizes = [&c.payload, &c.volume].into_iter().flatten().map(Size::tables);
+            let sizes = [&c.payload, &c.volume, &c.objects, &c.main_volume]
+                .into_iter()
+                .flatten()
+                .map(Size::tables);
             let intervals = [Some(&c.spacing), c.starts.as_ref(), c.pause.as_ref()];
             sizes.sum::<usize>()
                 + intervals.into_iter().flatten().map(Spacing::tables).sum::<usize>()
@@ -273,6 +276,12 @@ impl Connection {
         }
         if let Some(volume) = &self.volume {
             volume.check_volume(&format!("{at}.volume"), MAX_VOLUME)?;
+        }
+        if let Some(volume) = &self.main_volume {
+            volume.check_volume(&format!("{at}.main_volume"), MAX_VOLUME)?;
+        }
+        if let Some(objects) = &self.objects {
+            objects.check_count(&format!("{at}.objects"), MAX_OBJECTS)?;
         }
         if let Some(pause) = &self.pause {
             pause.check(&format!("{at}.pause"))?;

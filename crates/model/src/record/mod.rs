@@ -56,7 +56,7 @@ pub use total::{
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
 
-pub use transactions::{Transactions, TransferClass, Transfers};
+pub use transactions::{Pages, Transactions, TransferClass, Transfers};
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";

@@ -26,7 +26,7 @@ use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
 use transactions::transactions;
-use transfers::transfers;
+use transfers::{pages, transfers};
 
 use super::TextOptions;
 use super::wrap::hanging;
@@ -84,6 +84,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let flows = &record.flows;
     transactions(&mut items, flows);
     transfers(&mut items, flows);
+    pages(&mut items, flows);
     let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);

@@ -1795,6 +1795,11 @@ export interface components {
              */
             leave_after?: components["schemas"]["Span"] | null;
             /**
+             * Volume of the first object
+             * @description Volume of the first object of a page, 1 byte to 1 TiB: a size, or a law of sizes. Absent: as `volume`, which is that of the others.
+             */
+            main_volume?: components["schemas"]["SizeLaw"] | null;
+            /**
              * Concurrent transfers
              * Format: uint32
              * @description Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
@@ -1828,6 +1833,11 @@ export interface components {
              */
             no_half_close?: boolean;
             /**
+             * Objects of a page
+             * @description Number of objects of a page, 1 to 1000: a number, or a law of sizes with its bounds. A user transfers the first object, then the others at the same time, and pauses when the last one has arrived. Absent: each transfer is by itself.
+             */
+            objects?: components["schemas"]["SizeLaw"] | null;
+            /**
              * Transactions in progress
              * Format: uint32
              * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
@@ -1839,6 +1849,12 @@ export interface components {
              * @description Stop after this many datagrams, writes or transactions.
              */
             packets?: number | null;
+            /**
+             * Connections for a page
+             * Format: uint32
+             * @description Maximum number of connections of a user at the same time for the objects of a page, 1 to 64. Absent: 6.
+             */
+            page_connections?: number | null;
             /**
              * Pause between transfers
              * @description Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
@@ -5133,6 +5149,39 @@ export interface components {
             /** @description What is missing. */
             note?: string | null;
         };
+        /** @description Pages of several objects. Those that were started in an omitted start are left out. */
+        Pages: {
+            /**
+             * Format: uint64
+             * @description Pages of which an object failed.
+             * @default 0
+             */
+            failed: number;
+            /** @description Page load time: from the start of connecting for the first object to the end of the last one. */
+            load_time?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: uint64
+             * @description Pages of which all objects arrived.
+             * @default 0
+             */
+            loaded: number;
+            /**
+             * Format: double
+             * @description Mean number of objects of the loaded pages, the first ones included.
+             */
+            mean_objects?: number | null;
+            /**
+             * Format: double
+             * @description Loaded pages over the time of the transactions.
+             */
+            pages_per_second?: number | null;
+            /**
+             * Format: uint64
+             * @description Pages that were still loading at the end of the test.
+             * @default 0
+             */
+            unfinished: number;
+        };
         /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
         Pareto: {
             /**
@@ -8182,6 +8231,8 @@ export interface components {
              * @default 0
              */
             not_started: number;
+            /** @description Pages, if users load these: the transfers are their objects. */
+            pages?: components["schemas"]["Pages"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.

@@ -93,6 +93,8 @@ pub trait Quantity:
     fn may_be_part(part: &Self::Choice) -> bool;
     /// Whether values of a part above its maximum are possible, which it does not state.
     fn has_default_maximum(part: &Self::Choice) -> bool;
+    /// Whether values of a part below its minimum are possible, which it does not state.
+    fn has_default_minimum(part: &Self::Choice) -> bool;
     /// The moments of a part of a mixture.
     fn part_moments(part: &Self::Choice) -> Option<Moments>;
     /// The number of tables of a law.
@@ -244,6 +246,11 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
     /// Whether values above the maximum are possible, which it does not state.
     fn has_default_maximum(&self) -> bool {
         Self::IS_CLAMPED && self.bounds().max.is_none()
+    }
+
+    /// Whether values below the minimum are possible, which it does not state.
+    fn has_default_minimum(&self) -> bool {
+        Self::IS_CLAMPED && self.bounds().min.is_none()
     }
 
     /// The bounds in effect, in bytes or ns.
@@ -596,6 +603,10 @@ impl Quantity for ByteSize {
 
     fn has_default_maximum(part: &super::Size) -> bool {
         part.has_default_maximum()
+    }
+
+    fn has_default_minimum(part: &super::Size) -> bool {
+        part.has_default_minimum()
     }
 
     fn may_be_part(part: &super::Size) -> bool {

@@ -44,6 +44,11 @@ trait SizeRule {
     fn has_default_maximum(&self) -> bool {
         false
     }
+
+    /// Whether values below the minimum are possible, which it does not state.
+    fn has_default_minimum(&self) -> bool {
+        false
+    }
 }
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
@@ -67,6 +72,10 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
 
     fn has_default_maximum(&self) -> bool {
         Distribution::has_default_maximum(self)
+    }
+
+    fn has_default_minimum(&self) -> bool {
+        Distribution::has_default_minimum(self)
     }
 }
 
@@ -161,6 +170,11 @@ impl Size {
         self.rule().has_default_maximum()
     }
 
+    /// Whether values below the minimum are possible, which it does not state.
+    pub(super) fn has_default_minimum(&self) -> bool {
+        self.rule().has_default_minimum()
+    }
+
     /// Checks the law of the volumes of transfers, up to `most` bytes; `at` is its path.
     pub(super) fn check_volume(&self, at: &str, most: u64) -> Result<(), ModelError> {
         self.check(at, "a transfer", 1, most)?;
@@ -168,6 +182,21 @@ impl Size {
         if self.has_default_maximum() {
             let accepted = "a law with its maximum, such as exponential(mean=100K, max=1G)";
             return refuse(at, "", self, accepted);
+        }
+        Ok(())
+    }
+
+    /// Checks a law of numbers of objects, 1 to `most`; `at` is its path.
+    pub(super) fn check_count(&self, at: &str, most: u64) -> Result<(), ModelError> {
+        self.check_parameters(at)?;
+        let SizeMoments { min_bytes, max_bytes, .. } = self.moments();
+        // The default bounds are those of datagrams.
+        if self.has_default_maximum() || self.has_default_minimum() {
+            let accepted = "a law with its bounds, such as exponential(mean=20, min=1, max=200)";
+            return refuse(at, "", self, accepted);
+        }
+        if min_bytes < 1 || max_bytes > most {
+            return refuse(at, "", self, &format!("1 to {most} objects"));
         }
         Ok(())
     }
