@@ -157,6 +157,12 @@ fn received_of_sent(flow: &Flow) -> Option<(f64, f64)> {
     Some((flow.receiver.as_ref()?.bits_per_second?, flow.sender.as_ref()?.bits_per_second?))
 }
 
+/// Bit errors and bits that were compared.
+fn compared_bits(flow: &Flow) -> Option<(f64, f64)> {
+    let receiver = flow.receiver.as_ref()?;
+    Some((number(receiver.bit_errors)?, 8.0 * number(receiver.verified_bytes)?))
+}
+
 fn over(value: f64, by: f64) -> Option<f64> {
     (by > 0.0).then(|| value / by)
 }
@@ -772,6 +778,22 @@ pub const METRICS: &[Definition] = &[
         read: Read::Flow(|f| number(f.receiver.as_ref()?.bit_errors), Fold::Sum),
         carrier: Carrier::All,
         line: line("Arrivals", "{} bit errors"),
+        ..RARE
+    },
+    Definition {
+        name: "bit_error_ratio",
+        label: "Bit-error ratio",
+        key: "bit_error_ratio",
+        unit: Unit::Ratio,
+        definition: "Bit errors ÷ bits that were compared with the seeded payload, with `verify`.",
+        limits: "Of the payload that arrived: headers, lost and truncated datagrams are not compared. Checksums drop most damaged packets before they arrive, so it is not the ratio of the line.",
+        also: &["receiver.verified_bytes"],
+        read: Read::Flow(
+            |f| compared_bits(f).and_then(|(errors, bits)| over(errors, bits)),
+            Fold::Quotient(compared_bits),
+        ),
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.verified_bytes.is_some()),
+        carrier: Carrier::All,
         ..RARE
     },
     Definition {

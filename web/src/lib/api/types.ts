@@ -2006,6 +2006,39 @@ export interface components {
          * @example prbs:15
          */
         Content2: string;
+        /** @description Use of one processor. */
+        CoreUse: {
+            /**
+             * Format: uint32
+             * @description Its number.
+             * @default 0
+             */
+            core: number;
+            /**
+             * Format: double
+             * @description Interrupts, hard and soft.
+             * @default 0
+             */
+            irq_ratio: number;
+            /**
+             * Format: double
+             * @description Stolen by the hypervisor.
+             * @default 0
+             */
+            steal_ratio: number;
+            /**
+             * Format: double
+             * @description Kernel mode.
+             * @default 0
+             */
+            system_ratio: number;
+            /**
+             * Format: double
+             * @description User mode.
+             * @default 0
+             */
+            user_ratio: number;
+        };
         /**
          * @description CPU use of one host and of Weir's process while, as far as this host knew, any flow was sending; as
          *     fractions of all its processors.
@@ -2016,6 +2049,8 @@ export interface components {
              * @description The busiest processor.
              */
             busiest_core_ratio?: number | null;
+            /** @description Each processor, if the system counts them one by one. */
+            cores?: components["schemas"]["CoreUse"][];
             /**
              * Format: double
              * @description Interrupts, hard and soft.
@@ -4504,6 +4539,8 @@ export interface components {
              * @description Jitter at the end of the interval.
              */
             jitter_seconds?: number | null;
+            /** @description What limited the TCP stream for most of the interval. Absent in sums. */
+            limited_by?: components["schemas"]["LimitedBy"] | null;
             /**
              * Format: uint64
              * @description Lost packets, in the interval in which they would have arrived: numbers missing between two arrivals are spread evenly over the time between the two.
@@ -4844,6 +4881,16 @@ export interface components {
          * @enum {string}
          */
         LeftOutReason: "not installed" | "not supported";
+        /**
+         * @description What limited the rate of a TCP stream.
+         *
+         *     - `congestion`: Congestion control: the path.
+         *     - `receive-window`: The receiver's window.
+         *     - `send-buffer`: The sender's socket buffer.
+         *     - `application`: The sender itself: its requested rate, or its host.
+         * @enum {string}
+         */
+        LimitedBy: "congestion" | "receive-window" | "send-buffer" | "application";
         /**
          * @description How frames are received.
          *
@@ -6032,6 +6079,11 @@ export interface components {
              *     wait for the processor.
              */
             user_timed_messages?: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes that were compared with the seeded payload, those of headers left out.
+             */
+            verified_bytes?: number | null;
         };
         /** @description One run: the plan, the hosts, the measurements and their warnings. */
         Record: {
@@ -7851,8 +7903,8 @@ export interface components {
              * @description Delivery rate estimate.
              */
             delivery_bits_per_second?: number | null;
-            /** @description What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`. */
-            limited_by?: string | null;
+            /** @description What limited sending since the last sample. */
+            limited_by?: components["schemas"]["LimitedBy"] | null;
             /**
              * Format: double
              * @description Pacing rate.
