@@ -54,7 +54,7 @@ impl StatedRate {
         };
         let rate = |spec: &FlowSpec| {
             let schedule = spec.connection.rate_schedule.as_ref();
-            let scheduled = schedule.into_iter().flat_map(|schedule| schedule.stated());
+            let scheduled = schedule.into_iter().flat_map(|schedule| schedule.reached(spec.rate));
             let scheduled = scheduled.filter_map(|rate| bits(rate, spec));
             Some(scheduled.fold(bits(spec.rate, spec)?, f64::max))
         };

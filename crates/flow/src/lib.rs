@@ -24,8 +24,10 @@ pub mod fuzz;
 mod gaps;
 mod intervals;
 mod ledger;
+mod limits;
 mod loss_lines;
 mod pacer;
+mod pages;
 mod payload;
 mod peer_reports;
 mod receive;
@@ -43,6 +45,7 @@ mod warnings;
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
+pub use limits::{BusyTimes, Limits};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{

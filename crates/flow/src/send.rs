@@ -14,6 +14,7 @@ use weir_wire::header::{Codec, Header, HeaderFields, TagKey, Tags, WithCodec};
 
 use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
+use crate::limits::{BusyTimes, Limits};
 use crate::pacer::{Due, Pacer};
 use crate::payload::{FEW_SEGMENTS, MAX_MESSAGE, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
@@ -46,6 +47,8 @@ pub struct SendCount {
     pub cwnd_bytes: Option<u64>,
     /// Smoothed round trip at its end.
     pub rtt_ns: Option<u64>,
+    /// What limited a TCP stream.
+    pub limits: Limits,
 }
 
 /// Samples of a stream's round trip and congestion window while it sent, without an omitted start.
@@ -180,6 +183,8 @@ pub struct Sending {
     refused: u64,
     retransmits_seen: u64,
     tcp: TcpSums,
+    /// The kernel's clocks of busy time when they were last noted.
+    busy: Option<BusyTimes>,
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
@@ -238,6 +243,7 @@ impl Sending {
             refused: 0,
             retransmits_seen: 0,
             tcp: TcpSums::default(),
+            busy: None,
             spacing: Spacing::new(),
             log: IntervalLog::default(),
             finished_ns: None,
@@ -578,6 +584,16 @@ impl Sending {
         }
     }
 
+    /// Notes the kernel's clocks of busy time: what passed since the call before belongs to the current interval.
+    pub fn note_busy(&mut self, now: BusyTimes) {
+        if self.finished_ns.is_some() {
+            return;
+        }
+        if let Some(before) = self.busy.replace(now) {
+            self.log.current.limits.add(&before, &now);
+        }
+    }
+
     /// Writes means and maxima of what was noted while it sent into the record's TCP information.
     pub fn report_tcp(&self, tcp: &mut weir_model::record::Tcp) {
         let sums = &self.tcp;
@@ -856,6 +872,7 @@ impl SendCount {
             retransmits: self.retransmits,
             cwnd_bytes: self.cwnd_bytes,
             rtt_seconds: self.rtt_ns.map(|r| r as f64 / 1e9),
+            limited_by: self.limits.limited_by(),
             transactions: self.transactions,
             transactions_per_second: self.transactions.and_then(per_second),
             ..IntervalCount::default()

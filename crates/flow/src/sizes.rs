@@ -46,8 +46,20 @@ impl Sizes {
     /// The sizes of the flow `name`.
     #[must_use]
     pub(crate) fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
+        Self::in_slot(size, seed, name, direction, slot::SIZE)
+    }
+
+    /// Values of another law of sizes of that flow, drawn in `slot`.
+    #[must_use]
+    pub(crate) fn in_slot(
+        size: &Size,
+        seed: Seed,
+        name: &str,
+        direction: plan::Direction,
+        slot: u8,
+    ) -> Self {
         let moments = size.moments();
-        let place = || place(name, direction, slot::SIZE);
+        let place = || place(name, direction, slot);
         let drawn = (!size.is_constant())
             .then(|| Drawn::Law(Box::new((size.start(), Philox::new(seed.0), place()))));
         Sizes { min: moments.min_bytes as usize, max: moments.max_bytes as usize, drawn }

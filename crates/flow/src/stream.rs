@@ -25,6 +25,7 @@ pub struct StreamReceiving {
     last_ns: u64,
     verify: Option<StreamPool>,
     bit_errors: u64,
+    verified_bytes: u64,
     ended: bool,
     sent_total: Option<u64>,
     sent_packets: Option<u64>,
@@ -44,6 +45,7 @@ impl StreamReceiving {
             last_ns: 0,
             verify,
             bit_errors: 0,
+            verified_bytes: 0,
             ended: false,
             sent_total: None,
             sent_packets: None,
@@ -70,6 +72,7 @@ impl StreamReceiving {
         self.last_ns = now_ns;
         if let (Some(pool), Some(data)) = (&self.verify, data) {
             self.bit_errors += pool.bit_errors(self.bytes, data);
+            self.verified_bytes += data.len() as u64;
         }
         self.bytes += bytes as u64;
         self.reads += 1;
@@ -217,6 +220,7 @@ impl StreamReceiving {
             method: method.into(),
             undelivered_bytes: self.sent_total.map(|sent| sent.saturating_sub(self.bytes)),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
+            verified_bytes: self.verify.is_some().then_some(self.verified_bytes),
             buffer_bytes,
             ..Receiver::default()
         }

@@ -568,7 +568,9 @@ impl Transacting {
             ("response_time_from_scheduled", &self.from_scheduled),
             ("setup_time", &self.setup),
         ];
+        let pages = self.transfers.as_ref().and_then(|transfers| transfers.page_load_time());
         all.into_iter()
+            .chain(pages.map(|times| ("page_load_time", times)))
             .filter(|(_, delays)| delays.count() > 0)
             .filter_map(|(metric, delays)| {
                 Some(Histogram {

@@ -9,6 +9,7 @@ use weir_model::plan::{FlowSpec, MAX_CONCURRENT, SpacingLaw};
 use weir_model::record::{Sender, TransferClass, Transfers};
 use weir_stats::DelaySummary;
 
+use crate::pages::{Next, Object, Paging};
 use crate::receive::delay_record;
 use crate::sizes::{Sizes, place};
 use crate::transact::Failure;
@@ -39,9 +40,19 @@ struct Running {
     /// When its connection was started, established, or last moved a byte.
     last_ns: u64,
     is_set_up: bool,
+    /// What it is of a page, where users load pages.
+    object: Option<Object>,
 }
 
-/// The pauses of users, by the numbers of the transfers that they follow.
+/// When an idle user, or a user whose page has further objects, starts the next transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    at_ns: u64,
+    /// The page of which it transfers an object; `None`: that of a new one.
+    page: Option<u64>,
+}
+
+/// The pauses of users, by the numbers of the transfers, or pages, that they follow.
 #[derive(Debug, Clone)]
 struct Pauses {
     mean_ns: f64,
@@ -63,8 +74,9 @@ impl Pauses {
 pub(crate) struct Transferring {
     volumes: Sizes,
     pauses: Option<Pauses>,
-    /// When each idle user starts its next transfer; `None` if starts are scheduled.
-    ready: Option<BinaryHeap<Reverse<u64>>>,
+    /// The next transfers of users; `None` if starts are scheduled.
+    ready: Option<BinaryHeap<Reverse<Ready>>>,
+    pages: Option<Paging>,
     users: u32,
     max_concurrent: u64,
     timeout_ns: u64,
@@ -104,6 +116,7 @@ impl Transferring {
             volumes: Sizes::new(volume, spec.seed, &spec.name, connection.direction),
             pauses,
             ready: (!spec.is_paced()).then(BinaryHeap::new),
+            pages: Paging::of(spec),
             users: connection.outstanding(),
             max_concurrent: connection.max_concurrent.unwrap_or(MAX_CONCURRENT).into(),
             timeout_ns,
@@ -126,12 +139,23 @@ impl Transferring {
     /// All users begin with a transfer.
     pub(crate) fn start(&mut self, at_ns: u64) {
         if let Some(ready) = &mut self.ready {
-            ready.extend((0..self.users).map(|_| Reverse(at_ns)));
+            ready.extend((0..self.users).map(|_| Reverse(Ready { at_ns, page: None })));
         }
     }
 
+    /// Bytes of a transfer that was started.
     pub(crate) fn volume(&self, number: u64) -> u64 {
-        self.volumes.at(number) as u64
+        let object = self.running.get(&number).and_then(|running| running.object);
+        self.volume_of(number, object)
+    }
+
+    fn volume_of(&self, number: u64, object: Option<Object>) -> u64 {
+        match &self.pages {
+            Some(pages) if object.is_some_and(|object| object.is_first) => {
+                pages.first_volume(number)
+            }
+            _ => self.volumes.at(number) as u64,
+        }
     }
 
     pub(crate) fn max_concurrent(&self) -> u64 {
@@ -142,10 +166,10 @@ impl Transferring {
         self.now_ns
     }
 
-    /// When the next idle user starts, `u64::MAX` if none is idle; `None` if starts are scheduled.
+    /// When the next user starts a transfer, `u64::MAX` if all wait; `None` if starts are scheduled.
     pub(crate) fn ready_ns(&self) -> Option<u64> {
         let ready = self.ready.as_ref()?;
-        Some(ready.peek().map_or(u64::MAX, |Reverse(at)| *at))
+        Some(ready.peek().map_or(u64::MAX, |Reverse(next)| next.at_ns))
     }
 
     /// A transfer was due and not started.
@@ -158,10 +182,16 @@ impl Transferring {
         self.advance(now_ns);
         self.since_ns.get_or_insert(now_ns);
         self.started += u64::from(is_counted);
-        self.running.insert(number, Running { moved: 0, last_ns: now_ns, is_set_up: false });
+        let ready = self.ready.as_mut().and_then(BinaryHeap::pop).map(|Reverse(ready)| ready);
+        let object = self.pages.as_mut().map(|pages| {
+            let page = ready.and_then(|ready| ready.page);
+            pages.started(page, now_ns, is_counted)
+        });
+        let running = Running { moved: 0, last_ns: now_ns, is_set_up: false, object };
+        self.running.insert(number, running);
         self.most_running = self.most_running.max(self.running.len() as u64);
         self.look_ns = self.look_ns.min(now_ns.saturating_add(self.timeout_ns));
-        self.ready.as_mut()?.pop().map(|Reverse(at)| at)
+        ready.map(|ready| ready.at_ns)
     }
 
     pub(crate) fn set_up(&mut self, number: u64, now_ns: u64) {
@@ -179,18 +209,20 @@ impl Transferring {
         }
     }
 
-    /// A transfer has ended: its user pauses.
+    /// A transfer has ended: its user pauses, or transfers further objects of the page.
     pub(crate) fn closed(&mut self, number: u64, now_ns: u64, is_counted: bool, how: Closed) {
         self.advance(now_ns);
-        let moved = self.running.remove(&number).map_or(0, |running| running.moved);
-        let pause = self.pauses.as_mut().map_or(0, |pauses| pauses.after(number));
-        if let Some(ready) = &mut self.ready {
-            ready.push(Reverse(now_ns.saturating_add(pause)));
+        let running = self.running.remove(&number);
+        let moved = running.map_or(0, |running| running.moved);
+        let object = running.and_then(|running| running.object);
+        // A page of which an object is unfinished remains open, and is counted at the end.
+        if how != Closed::Unfinished {
+            self.continue_user(number, object, how == Closed::Failed, now_ns);
         }
         match how {
             _ if !is_counted => {}
             Closed::Completed { took_ns } => {
-                let volume = self.volume(number);
+                let volume = self.volume_of(number, object);
                 self.completed_bytes = self.completed_bytes.saturating_add(volume);
                 let class = CLASS_BOUNDS.partition_point(|bound| *bound <= volume);
                 self.classes[class].record(took_ns as i64);
@@ -201,6 +233,39 @@ impl Transferring {
                 self.unfinished_bytes += moved;
             }
         }
+    }
+
+    /// What the user of a transfer that has ended does next.
+    fn continue_user(
+        &mut self,
+        number: u64,
+        object: Option<Object>,
+        has_failed: bool,
+        now_ns: u64,
+    ) {
+        let next = match (&mut self.pages, object) {
+            (Some(pages), Some(object)) => match pages.closed(object, has_failed, now_ns) {
+                Some(next) => next,
+                None => return,
+            },
+            _ => Next::PageEnded { page: number },
+        };
+        let Some(ready) = &mut self.ready else { return };
+        match next {
+            Next::Objects { page, count } => {
+                let object = Ready { at_ns: now_ns, page: Some(page) };
+                ready.extend((0..count).map(|_| Reverse(object)));
+            }
+            Next::PageEnded { page } => {
+                let pause = self.pauses.as_mut().map_or(0, |pauses| pauses.after(page));
+                ready.push(Reverse(Ready { at_ns: now_ns.saturating_add(pause), page: None }));
+            }
+        }
+    }
+
+    /// How long pages took to load, where users load pages.
+    pub(crate) fn page_load_time(&self) -> Option<&DelaySummary> {
+        self.pages.as_ref().map(Paging::load_time)
     }
 
     /// Adds the time that has passed to the mean number of running transfers.
@@ -272,6 +337,7 @@ impl Transferring {
             max_concurrent: self.most_running,
             mean_concurrent: lasted.map(|ns| self.load as f64 / ns as f64),
             classes: self.classes.iter().enumerate().map(class).collect(),
+            pages: self.pages.as_ref().map(|pages| pages.report(seconds)),
         }
     }
 }

@@ -17,5 +17,7 @@ pub const SIZE: u8 = 16;
 pub const SPACING: u8 = 17;
 /// Pauses between the transfers of a generated flow.
 pub const PAUSE: u8 = 18;
+/// Numbers of objects of the pages of a generated flow.
+pub const OBJECTS: u8 = 19;
 /// Added to a slot's number for control traffic of a Weir test, whose packets have indices of their own.
 pub const CONTROL: u8 = 64;

@@ -10,6 +10,8 @@ use crate::metric::{End, is_interval_field_of};
 
 /// Fields of an interval that only live lines have, never a record.
 const LIVE_ONLY: [&str; 1] = ["earlier_lost_packets"];
+/// Fields of an interval that are no metric, and that only the sender has.
+const SENDER_ONLY: [&str; 1] = ["limited_by"];
 
 /// The columns of a type in the schema of `weir.run/1`, in alphabetical order, each after `prefix`. Lists and maps have none.
 fn scalar_paths(root: &Value, node: &Value, prefix: &str, out: &mut Vec<String>) {
@@ -70,7 +72,8 @@ pub fn interval_columns() -> Vec<String> {
             Some(("receiver", field)) => (End::Receiver, field),
             _ => return false,
         };
-        !LIVE_ONLY.contains(&field) && is_interval_field_of(field, end)
+        let is_senders = end == End::Sender || !SENDER_ONLY.contains(&field);
+        is_senders && !LIVE_ONLY.contains(&field) && is_interval_field_of(field, end)
     };
     columns_of("IntervalFlow", "").into_iter().filter(is_of).collect()
 }

@@ -201,7 +201,8 @@ impl FlowSpec {
     #[must_use]
     pub fn peak_packets_per_second(&self) -> Option<f64> {
         let mean = self.size.moments().mean_bytes;
-        let scheduled = self.connection.rate_schedule.iter().flat_map(|schedule| schedule.stated());
+        let schedule = self.connection.rate_schedule.iter();
+        let scheduled = schedule.flat_map(|schedule| schedule.reached(self.rate));
         let packets = scheduled.filter_map(|rate| rate.packets_per_second(mean));
         Some(packets.fold(self.packets_per_second()?, f64::max))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_model::plan::{Connection, Family, FlowSpec};
-use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
+use weir_model::record::{CoreUse, CpuEnd, CpuFacts, Host, Interface, QdiscUse};
 use weir_net::clock::{Clock, ProcessCpu, process_cpu};
 use weir_net::counters::{CpuTimes, CpuUsage, cpu_times, protocol_counters, softnet};
 use weir_net::interface::{self as net_interface, Qdisc};
@@ -306,8 +306,20 @@ impl CpuReading {
     fn since(&self, before: &CpuReading) -> Option<CpuEnd> {
         let (then, now) = (before.host.as_ref()?, self.host.as_ref()?);
         let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
-        let ratio = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
-            f(&now.total).saturating_sub(f(&then.total)) as f64 / total
+        let ratio =
+            |f: fn(&CpuTimes) -> u64| f(&now.total).saturating_sub(f(&then.total)) as f64 / total;
+        let core = |(id, now): &(u32, CpuTimes)| {
+            let (_, then) = then.cores.iter().find(|(i, _)| i == id)?;
+            let total = now.total_ns().checked_sub(then.total_ns()).filter(|total| *total > 0)?;
+            let ratio =
+                |f: fn(&CpuTimes) -> u64| f(now).saturating_sub(f(then)) as f64 / total as f64;
+            Some(CoreUse {
+                core: *id,
+                user_ratio: ratio(USER),
+                system_ratio: ratio(SYSTEM),
+                irq_ratio: ratio(IRQ),
+                steal_ratio: ratio(STEAL),
+            })
         };
         let busiest = now
             .cores
@@ -321,17 +333,27 @@ impl CpuReading {
         let [process_user_ratio, process_system_ratio] = self.process_since(before);
         Some(CpuEnd {
             seconds: self.seconds_since(before),
-            user_ratio: ratio(|c| c.user_ns + c.nice_ns),
-            system_ratio: ratio(|c| c.system_ns),
-            irq_ratio: ratio(|c| c.irq_ns + c.softirq_ns),
-            steal_ratio: ratio(|c| c.steal_ns),
+            user_ratio: ratio(USER),
+            system_ratio: ratio(SYSTEM),
+            irq_ratio: ratio(IRQ),
+            steal_ratio: ratio(STEAL),
             process_user_ratio,
             process_system_ratio,
             busiest_core_ratio: busiest,
+            cores: now.cores.iter().filter_map(core).collect(),
             ..CpuEnd::default()
         })
     }
 }
+
+/// Time of user mode.
+const USER: fn(&CpuTimes) -> u64 = |c| c.user_ns + c.nice_ns;
+/// Time of kernel mode.
+const SYSTEM: fn(&CpuTimes) -> u64 = |c| c.system_ns;
+/// Time of interrupts.
+const IRQ: fn(&CpuTimes) -> u64 = |c| c.irq_ns + c.softirq_ns;
+/// Time that the hypervisor took.
+const STEAL: fn(&CpuTimes) -> u64 = |c| c.steal_ns;
 
 /// `begin`, advanced by the time between two readings.
 fn without(begin: &CpuTimes, from: &CpuTimes, to: &CpuTimes) -> CpuTimes {

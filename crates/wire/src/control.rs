@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_model::plan::{Family, Plan};
-use weir_model::record::IntervalCount;
+use weir_model::record::{IntervalCount, LimitedBy};
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::units::SendRate;
 
@@ -210,6 +210,9 @@ pub struct LiveCount {
     /// Smoothed round trip.
     #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
+    /// What limited the stream.
+    #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
 }
 
 impl From<&IntervalCount> for LiveCount {
@@ -231,6 +234,7 @@ impl From<&IntervalCount> for LiveCount {
             retransmits,
             cwnd_bytes,
             rtt_seconds,
+            limited_by,
             // Counted by the client alone.
             transactions: _,
             transactions_per_second: _,
@@ -247,6 +251,7 @@ impl From<&IntervalCount> for LiveCount {
             retransmits,
             cwnd_bytes,
             rtt_seconds,
+            limited_by,
         }
     }
 }
@@ -270,6 +275,7 @@ impl LiveCount {
             retransmits: self.retransmits,
             cwnd_bytes: self.cwnd_bytes,
             rtt_seconds: self.rtt_seconds,
+            limited_by: self.limited_by,
             transactions: None,
             transactions_per_second: None,
         }
@@ -539,6 +545,7 @@ mod tests {
             retransmits: Some(7),
             cwnd_bytes: Some(14_480),
             rtt_seconds: Some(0.012_5),
+            limited_by: Some(LimitedBy::ReceiveWindow),
             transactions: None,
             transactions_per_second: None,
         };
@@ -551,8 +558,13 @@ mod tests {
             (LiveCount::default(), LiveCount { bytes: u64::MAX, ..Default::default() });
         assert_eq!(none.over(None), IntervalCount::default());
         assert!(wild.over(Some(1.0)).bits_per_second.is_some());
-        let datagrams =
-            IntervalCount { retransmits: None, cwnd_bytes: None, rtt_seconds: None, ..count };
+        let datagrams = IntervalCount {
+            retransmits: None,
+            cwnd_bytes: None,
+            rtt_seconds: None,
+            limited_by: None,
+            ..count
+        };
         let flows = vec![(1, (&datagrams).into())];
         let size = encode(&ServerMessage::Live { interval: 3, flows, of: 0 }).len();
         assert!(size < 136, "{size} bytes for one flow");

@@ -116,10 +116,26 @@ fn a_running_test_posts_its_figures_to_a_collector() {
     }
 }
 
+/// With and without the page, whose test server is another process.
 #[test]
 fn a_server_exports_sums_over_its_sessions() {
     let (url, posted) = collector(TcpListener::bind("127.0.0.1:0").unwrap());
-    let server = Serve::start(&["--otlp", &url]);
+    exports_sums(Serve::start(&["--otlp", &url]), &posted);
+    if cfg!(target_os = "linux") {
+        let home = tempfile::tempdir().unwrap();
+        let directory =
+            |name: &str| (format!("WEIR_{}_DIR", name.to_uppercase()), home.path().join(name));
+        let environment = ["data", "config", "runtime"].map(directory);
+        let (url, posted) = collector(TcpListener::bind("127.0.0.1:0").unwrap());
+        let words = ["--otlp", &url, "--ui=127.0.0.1:0"];
+        exports_sums(Serve::start_with(&words, &environment), &posted);
+    }
+    for words in [&["serve", "--otlp", "https://h"][..], &["impair", "a", "b", "--otlp", "h"]] {
+        assert_eq!(weir().args(words).output().unwrap().status.code(), Some(2), "{words:?}");
+    }
+}
+
+fn exports_sums(server: Serve, posted: &std::sync::mpsc::Receiver<serde_json::Value>) {
     let host = format!("127.0.0.1:{}", server.port);
     let output = weir().args(["test", &host, "-n", "1M", "--no-store"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -137,8 +153,5 @@ fn a_server_exports_sums_over_its_sessions() {
             assert_eq!(value(&body, "weir_server_open_sessions"), "0");
             break;
         }
-    }
-    for words in [&["serve", "--otlp", "https://h"][..], &["impair", "a", "b", "--otlp", "h"]] {
-        assert_eq!(weir().args(words).output().unwrap().status.code(), Some(2), "{words:?}");
     }
 }

@@ -62,10 +62,12 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
         }
         (a, b) => a.or(b),
     };
+    let limited_by = count.limited_by.or(next.limited_by);
     let mut sum = Some(std::mem::take(count));
     add_interval(&mut sum, next);
     // Momentary figures are those of the later end.
     *count = sum.unwrap_or_default();
+    count.limited_by = limited_by;
     count.jitter_seconds = next.jitter_seconds.or(count.jitter_seconds);
     count.cwnd_bytes = next.cwnd_bytes.or(count.cwnd_bytes);
     count.rtt_seconds = next.rtt_seconds.or(count.rtt_seconds);

@@ -152,6 +152,8 @@ pub struct Receiving {
     ipdv: Ipdv,
     verify: Option<PayloadRing>,
     bit_errors: u64,
+    /// Bytes of content that were compared.
+    verified_bytes: u64,
     truncated: u64,
     /// Datagrams by the ECN bits that they arrived with.
     ecn: Option<[u64; 4]>,
@@ -277,6 +279,7 @@ impl Receiving {
             ipdv: Ipdv::new(),
             verify,
             bit_errors: 0,
+            verified_bytes: 0,
             truncated: 0,
             ecn: None,
             sum: ReceiveCount::default(),
@@ -373,6 +376,7 @@ impl Receiving {
         self.unrelated = Vec::new();
         self.ipdv = Ipdv::new();
         self.bit_errors = 0;
+        self.verified_bytes = 0;
         self.truncated = 0;
         self.ecn = self.ecn.map(|_| [0; 4]);
         self.first_ns = None;
@@ -630,6 +634,9 @@ impl Receiving {
         }
         if datagram.len() < expected {
             self.truncated += 1;
+        }
+        if self.verify.is_some() && datagram.len() >= expected {
+            self.verified_bytes += expected.saturating_sub(self.carries.bytes) as u64;
         }
         if let Some(errors) = errors {
             self.bit_errors += errors;

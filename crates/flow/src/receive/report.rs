@@ -120,6 +120,7 @@ impl Receiving {
                 ce_packets: ce,
             }),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
+            verified_bytes: self.verify.is_some().then_some(self.verified_bytes),
             truncated_packets: Some(self.truncated),
             buffer_bytes,
             socket_dropped_packets: socket_dropped,

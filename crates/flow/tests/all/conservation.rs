@@ -331,7 +331,8 @@ fn a_stream_is_verified_at_its_position() {
         r.on_read(length, Some(&data), position);
         position += length as u64;
     }
-    assert_eq!(r.report("copy", None).bit_errors, Some(3));
+    let report = r.report("copy", None);
+    assert_eq!((report.bit_errors, report.verified_bytes), (Some(3), Some(position)));
     assert_eq!(StreamReceiving::new(None).report("copy", None).bit_errors, None);
 }
 

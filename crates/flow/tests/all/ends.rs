@@ -1,12 +1,12 @@
 //! The two ends of a flow at their limits, and their reports.
 
 use weir_flow::{
-    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, NextSend, PayloadRing, Receiving,
-    SenderClock, Sending, segments_per_message,
+    BusyTimes, FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, NextSend, PayloadRing,
+    Receiving, SenderClock, Sending, segments_per_message,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport, TransportName};
-use weir_model::record::{Crossing, Tcp};
+use weir_model::record::{Crossing, LimitedBy, Tcp};
 use weir_model::units::{ByteSize, Span};
 use weir_wire::header::native::{self, FLAG_VERIFY, HeaderLayout};
 use weir_wire::header::{HeaderFields, SendTime, TagKey};
@@ -292,6 +292,28 @@ fn spacing_is_reported_by_bursts() {
 }
 
 #[test]
+fn the_limit_of_a_stream_is_that_of_its_interval() {
+    let times = |ms: u64, window_ms: u64| BusyTimes {
+        busy_us: 1000 * ms,
+        receive_window_us: 1000 * window_ms,
+        ..BusyTimes::default()
+    };
+    let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), 0, false);
+    s.start(0, clock(0));
+    s.wrote(1000, true, 1);
+    // What passed before the first call is unknown.
+    s.note_busy(times(500, 0));
+    s.note_busy(times(600, 90));
+    let _ = s.next(SECOND);
+    s.wrote(500, true, SECOND + 500 * MS);
+    s.note_busy(times(700, 100));
+    let _ = s.next(2 * SECOND);
+    let _ = s.next(3 * SECOND);
+    let limits: Vec<_> = s.interval_counts().iter().map(|c| c.limited_by).collect();
+    assert_eq!(limits, [Some(LimitedBy::ReceiveWindow), Some(LimitedBy::Congestion), None]);
+}
+
+#[test]
 fn tcp_figures_are_of_their_interval() {
     let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), 0, false);
     s.start(0, clock(0));
@@ -476,6 +498,8 @@ fn verification_reads_every_byte_behind_the_header() {
     }
     let report = r.report("", None, None);
     assert_eq!((report.bit_errors, report.corrupted_packets), (Some(1), Some(2)));
+    // 100 bytes each without their headers of 32.
+    assert_eq!(report.verified_bytes, Some(4 * 68));
     // The two with damaged content are among the four.
     assert_eq!(report.segments_per_message, Some(1.0));
     // Narrow headers have no tag; damage is known only by verification.

@@ -211,3 +211,86 @@ fn a_long_transfer_does_not_delay_the_starts_of_millions_of_others() {
     assert_eq!((t.completed, t.failed, transfers.not_started), (2_000_000, 0, 0));
     assert!(started.windows(2).all(|w| w[1].0 - w[0].0 == 5000));
 }
+
+fn pages(objects: &str) -> Connection {
+    Connection {
+        objects: Some(objects.parse().unwrap()),
+        main_volume: Some("5000".parse().unwrap()),
+        page_connections: Some(2),
+        pause: Some("700ms".parse().unwrap()),
+        ..connection("1000")
+    }
+}
+
+#[test]
+fn a_page_is_loaded_when_its_last_object_has_arrived() {
+    // 100 ms for the first of six objects, and 100 ms for two of the others at a time: 400 ms, of which 10 s have 9.
+    let (t, transfers, started) = run(&spec(pages("6")), |_, _| Some(100 * MS));
+    let pages = transfers.pages.unwrap();
+    assert_eq!((pages.loaded, pages.failed, pages.unfinished), (9, 0, 1));
+    assert_eq!(pages.mean_objects, Some(6.0));
+    let load_time = pages.load_time.unwrap();
+    assert_eq!((load_time.min_seconds, load_time.max_seconds), (0.4, 0.4));
+    assert_eq!(transfers.max_concurrent, 2);
+    let page: Vec<_> =
+        started[..7].iter().map(|(at, volume)| ((at - START) / MS, *volume)).collect();
+    let others = [100, 100, 200, 200, 300].map(|at| (at, 1000));
+    assert_eq!(page, [&[(0, 5000)][..], &others, &[(1100, 5000)]].concat());
+    assert_eq!(t.completed, started.len() as u64);
+}
+
+#[test]
+fn numbers_of_objects_are_drawn_for_each_page() {
+    let users = Connection { pause: Some("20ms".parse().unwrap()), ..pages("1..9") };
+    let (_, transfers, started) = run(&spec(users), |_, _| Some(MS));
+    let pages = transfers.pages.unwrap();
+    let of_pages: Vec<_> =
+        started.split(|(_, volume)| *volume == 5000).skip(1).map(<[_]>::len).collect();
+    assert!((0..9).all(|others| of_pages.contains(&others)), "{of_pages:?}");
+    assert_eq!(pages.loaded + pages.unfinished, of_pages.len() as u64);
+    let objects = started.len() as f64 / of_pages.len() as f64;
+    assert!((pages.mean_objects.unwrap() - objects).abs() < 0.05);
+}
+
+#[test]
+fn users_load_pages_at_the_same_time() {
+    let users = Connection { outstanding: Some(3), ..pages("3") };
+    let (_, transfers, _) = run(&spec(users), |_, _| Some(100 * MS));
+    let pages = transfers.pages.unwrap();
+    // Each page takes 200 ms and is followed by 700 ms: 11 of each user begin before 10 s, and one more at 9.9 s.
+    assert_eq!((pages.loaded, pages.unfinished, transfers.max_concurrent), (33, 3, 6));
+}
+
+#[test]
+fn a_page_fails_with_one_of_its_objects() {
+    // The fourth object of the first page never moves a byte, and the first one of the second page.
+    let lost = [3, 6];
+    let long = Connection { duration: Some(Span::from_seconds(200)), ..pages("6") };
+    let (t, transfers, started) =
+        run(&spec(long), |number, _| (!lost.contains(&number)).then_some(100 * MS));
+    let pages = transfers.pages.unwrap();
+    assert_eq!((pages.failed, t.failed), (2, 2));
+    assert!(pages.loaded > 0);
+    // Nothing follows the first object if that has failed: the third page begins after the pause.
+    assert_eq!(started[6].1, 5000);
+    assert_eq!(started[7].1, 5000);
+}
+
+#[test]
+fn pages_of_an_omitted_start_are_left_out() {
+    let spec = spec(pages("2"));
+    let mut state = Transacting::new(&spec, SECOND, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: SECOND });
+    let page = |state: &mut Transacting, at: u64| {
+        for part in 0..2 {
+            assert!(matches!(state.next(at + part * MS), NextSend::Now(1)));
+            let number = state.sent(at + part * MS);
+            state.answered(number, at + (part + 1) * MS);
+        }
+    };
+    page(&mut state, START);
+    page(&mut state, START + 2 * SECOND);
+    state.stop();
+    let t = state.report(&state.sending.report("request", None));
+    assert_eq!(t.transfers.unwrap().pages.unwrap().loaded, 1);
+}

@@ -70,6 +70,10 @@ impl Quantity for Packets {
         part.rule().has_default_maximum()
     }
 
+    fn has_default_minimum(part: &Count) -> bool {
+        part.rule().has_default_minimum()
+    }
+
     fn part_moments(part: &Count) -> Option<Moments> {
         Some(part.moments())
     }

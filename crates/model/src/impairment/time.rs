@@ -97,6 +97,10 @@ impl Quantity for Time {
         part.rule().has_default_maximum()
     }
 
+    fn has_default_minimum(part: &Timing) -> bool {
+        part.rule().has_default_minimum()
+    }
+
     fn part_moments(part: &Timing) -> Option<Moments> {
         Some(part.moments())
     }

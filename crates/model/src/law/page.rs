@@ -22,7 +22,9 @@ fn parameters(schema: &Schema, bounds: &str) -> String {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return String::new();
     };
-    let is_bound = |of: &Value| text(of).contains(" values become this.");
+    let is_bound = |of: &Value| {
+        [" values become this.", "Mean after clamping:"].iter().any(|part| text(of).contains(part))
+    };
     let clamps = properties.iter().filter(|(_, of)| is_bound(of));
     let clamps: Vec<_> = clamps.map(|(name, _)| format!("`{name}`")).collect();
     let own = properties.iter().filter(|(_, of)| !is_bound(of));

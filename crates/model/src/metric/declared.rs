@@ -1,7 +1,7 @@
 //! The declarations of all metrics. Their order is that of tables, comparisons and docs.
 
 use super::{Better, Carrier, Definition, End, Fold, Group, InInterval, Line, Read, Unit};
-use crate::record::{CpuEnd, Flow, IntervalCount, Record, ServiceDemand, Side};
+use crate::record::{CpuEnd, Flow, IntervalCount, Pages, Record, ServiceDemand, Side};
 
 /// Defaults that most metrics share.
 const PLAIN: Definition = Definition {
@@ -99,6 +99,13 @@ const TRANSFERS: Definition = Definition {
     ..TRANSACTIONS
 };
 
+/// A figure of pages.
+const PAGES: Definition = Definition { applies: |f| pages(f).is_some(), ..TRANSACTIONS };
+
+fn pages(flow: &Flow) -> Option<&Pages> {
+    flow.transactions.as_ref()?.transfers.as_ref()?.pages.as_ref()
+}
+
 /// A time of transactions.
 const RESPONSES: Definition = Definition {
     unit: Unit::Seconds,
@@ -148,6 +155,12 @@ fn send_calls(flow: &Flow) -> Option<(f64, f64)> {
 /// Rates of the receiver and the sender.
 fn received_of_sent(flow: &Flow) -> Option<(f64, f64)> {
     Some((flow.receiver.as_ref()?.bits_per_second?, flow.sender.as_ref()?.bits_per_second?))
+}
+
+/// Bit errors and bits that were compared.
+fn compared_bits(flow: &Flow) -> Option<(f64, f64)> {
+    let receiver = flow.receiver.as_ref()?;
+    Some((number(receiver.bit_errors)?, 8.0 * number(receiver.verified_bytes)?))
 }
 
 fn over(value: f64, by: f64) -> Option<f64> {
@@ -768,6 +781,22 @@ pub const METRICS: &[Definition] = &[
         ..RARE
     },
     Definition {
+        name: "bit_error_ratio",
+        label: "Bit-error ratio",
+        key: "bit_error_ratio",
+        unit: Unit::Ratio,
+        definition: "Bit errors ÷ bits that were compared with the seeded payload, with `verify`.",
+        limits: "Of the payload that arrived: headers, lost and truncated datagrams are not compared. Checksums drop most damaged packets before they arrive, so it is not the ratio of the line.",
+        also: &["receiver.verified_bytes"],
+        read: Read::Flow(
+            |f| compared_bits(f).and_then(|(errors, bits)| over(errors, bits)),
+            Fold::Quotient(compared_bits),
+        ),
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.verified_bytes.is_some()),
+        carrier: Carrier::All,
+        ..RARE
+    },
+    Definition {
         name: "socket_drops",
         label: "Socket drops",
         key: "socket_dropped_packets",
@@ -1128,6 +1157,66 @@ pub const METRICS: &[Definition] = &[
             Fold::Sum,
         ),
         ..TRANSFERS
+    },
+    Definition {
+        name: "page_load_time",
+        label: "Page load time",
+        key: "page_load_time",
+        definition: "Time from the start of connecting for the first object of a page to the end of its last object: the first one by itself, then the others on a limited number of connections.",
+        limits: "Loaded pages only: read it with the failed and unfinished ones. Objects follow the first one immediately, each on a new connection, so that a browser's parsing, rendering and reuse of connections are not in it.",
+        path: "transactions.transfers.pages.load_time",
+        read: Read::Flows(|f| pages(f)?.load_time.as_ref(), |_| None),
+        applies: |f| pages(f).is_some(),
+        is_headline: true,
+        ..RESPONSES
+    },
+    Definition {
+        name: "page_rate",
+        label: "Pages per second",
+        key: "pages_per_second",
+        definition: "Loaded pages ÷ the time of the transactions.",
+        limits: "Users pause between pages, so that it depends on their pauses and number.",
+        better: Better::Higher,
+        path: "transactions.transfers.pages.pages_per_second",
+        also: &["transactions.transfers.pages.mean_objects"],
+        read: Read::Flow(|f| pages(f)?.pages_per_second, Fold::Sum),
+        ..PAGES
+    },
+    Definition {
+        name: "pages",
+        label: "Pages loaded",
+        key: "pages",
+        definition: "Pages of which all objects arrived.",
+        limits: "Exact. Without those of an omitted start.",
+        better: Better::Higher,
+        path: "transactions.transfers.pages.loaded",
+        read: Read::Flow(|f| number(Some(pages(f)?.loaded)), Fold::Sum),
+        ..PAGES
+    },
+    Definition {
+        name: "failed_pages",
+        label: "Failed pages",
+        key: "failed_pages",
+        definition: "Pages of which an object failed.",
+        limits: "Exact. If the first object fails, the others are not transferred.",
+        better: Better::Lower,
+        path: "transactions.transfers.pages.failed",
+        read: Read::Flow(|f| number(Some(pages(f)?.failed)), Fold::Sum),
+        is_compared: true,
+        is_rare: true,
+        ..PAGES
+    },
+    Definition {
+        name: "unfinished_pages",
+        label: "Unfinished pages",
+        key: "unfinished_pages",
+        definition: "Pages that were still loading at the end of the test, with objects that were not started or did not finish.",
+        limits: "Slow pages are more likely among them, so that the load times of a short test are those of the faster ones.",
+        better: Better::Lower,
+        path: "transactions.transfers.pages.unfinished",
+        read: Read::Flow(|f| number(Some(pages(f)?.unfinished)), Fold::Sum),
+        is_rare: true,
+        ..PAGES
     },
     Definition {
         name: "echo_throughput",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::transfers::MAX_VOLUME;
+use super::transfers::{MAX_OBJECTS, MAX_VOLUME};
 use super::{
     Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat,
     IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
@@ -80,14 +80,17 @@ impl Plan {
         }
         // Before the laws are checked, for which tables are made.
         let tables = |c: &Connection| {
-            let sizes = [&c.payload, &c.volume].into_iter().flatten().map(Size::tables);
+            let sizes = [&c.payload, &c.volume, &c.objects, &c.main_volume]
+                .into_iter()
+                .flatten()
+                .map(Size::tables);
             let intervals = [Some(&c.spacing), c.starts.as_ref(), c.pause.as_ref()];
             sizes.sum::<usize>()
                 + intervals.into_iter().flatten().map(Spacing::tables).sum::<usize>()
         };
         let tables: usize = self.connections.iter().map(tables).sum();
         if tables > MAX_TABLES {
-            let accepted = "at most 32 laws gamma, student and poisson in all";
+            let accepted = "at most 32 laws gamma, student, poisson and with clamped_mean in all";
             return refuse("connection", format!("{tables} of them"), accepted);
         }
         let mut flows = 0u64;
@@ -273,6 +276,12 @@ impl Connection {
         if let Some(volume) = &self.volume {
             volume.check_volume(&format!("{at}.volume"), MAX_VOLUME)?;
         }
+        if let Some(volume) = &self.main_volume {
+            volume.check_volume(&format!("{at}.main_volume"), MAX_VOLUME)?;
+        }
+        if let Some(objects) = &self.objects {
+            objects.check_count(&format!("{at}.objects"), MAX_OBJECTS)?;
+        }
         if let Some(pause) = &self.pause {
             pause.check(&format!("{at}.pause"))?;
         }
@@ -297,7 +306,7 @@ impl Connection {
                 return refuse("rate_schedule", given, "intervals that follow from the rate");
             }
             let in_bits = |rate: SendRate| matches!(rate.limit, RateLimit::Bits(_));
-            if self.max_payload() == Some(0) && schedule.stated().any(in_bits) {
+            if self.max_payload() == Some(0) && schedule.reached(self.send_rate()).any(in_bits) {
                 let accepted = "packets per second, such as 5s:500pps";
                 return refuse("rate_schedule", "bit/s with an empty payload".into(), accepted);
             }

@@ -65,6 +65,18 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Concurrent transfers", extend("x-group" = "how-much"))]
         max_concurrent: Option<u32> = None,
+        /// Number of objects of a page, 1 to 1000: a number, or a law of sizes with its bounds. A user transfers the first object, then the others at the same time, and pauses when the last one has arrived. Absent: each transfer is by itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Objects of a page", extend("x-group" = "how-much"))]
+        objects: Option<Size> = None,
+        /// Volume of the first object of a page, 1 byte to 1 TiB: a size, or a law of sizes. Absent: as `volume`, which is that of the others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Volume of the first object", extend("x-group" = "how-much", "x-unit" = "bytes"))]
+        main_volume: Option<Size> = None,
+        /// Maximum number of connections of a user at the same time for the objects of a page, 1 to 64. Absent: 6.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Connections for a page", extend("x-group" = "how-much"))]
+        page_connections: Option<u32> = None,
         /// The server sends back what it receives: `whole`, or the first bytes of each datagram, 32 to 65 535. Absent: nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "what"))]

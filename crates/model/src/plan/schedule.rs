@@ -13,7 +13,59 @@ use crate::units::{BitRate, RateLimit, SendRate, Span};
 const RAMP_PIECES: u64 = 100;
 /// Maximum number of changes in a schedule, the pieces of ramps included.
 const MAX_CHANGES: u64 = 1000;
-const FORM: &str = "changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all)";
+const FORM: &str = "changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all); 5s:2x is twice the connection's rate, 0.001x to 1000x";
+
+/// Accepted factors of a connection's rate.
+const FACTORS: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+/// Maximum rate, packets per second, as in [`SendRate`].
+const MAX_PACKETS: f64 = 1e9;
+
+/// The rate after a change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Target {
+    Rate(SendRate),
+    /// This many times the connection's rate.
+    Factor(f64),
+}
+
+impl Target {
+    fn of(self, initial: SendRate) -> SendRate {
+        let factor = match self {
+            Target::Rate(rate) => return rate,
+            Target::Factor(factor) => factor,
+        };
+        let limit = match initial.limit {
+            RateLimit::Unlimited => RateLimit::Unlimited,
+            RateLimit::Bits(bits) => {
+                RateLimit::Bits(BitRate(((bits.0 as f64 * factor).round() as u64).max(1)))
+            }
+            RateLimit::Packets(packets) => RateLimit::Packets((packets * factor).min(MAX_PACKETS)),
+        };
+        SendRate { limit, ..initial }
+    }
+}
+
+impl FromStr for Target {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.trim().strip_suffix('x') {
+            None => Ok(Target::Rate(text.parse().map_err(drop)?)),
+            Some(factor) => {
+                let factor = factor.parse().ok().filter(|factor| FACTORS.contains(factor));
+                Ok(Target::Factor(factor.ok_or(())?))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Target::Rate(rate) => rate.fmt(f),
+            Target::Factor(factor) => write!(f, "{factor}x"),
+        }
+    }
+}
 
 /// One change of the rate. Times count from the start of the connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,7 +73,7 @@ struct Change {
     at: Span,
     /// End of a ramp; absent: a step.
     until: Option<Span>,
-    rate: SendRate,
+    target: Target,
 }
 
 /// Changes of the rate in the order of time.
@@ -34,22 +86,23 @@ impl RateSchedule {
     pub fn rates(&self, initial: SendRate) -> impl Iterator<Item = (u64, SendRate)> + '_ {
         let mut before = initial;
         self.0.iter().flat_map(move |change| {
-            let from = std::mem::replace(&mut before, change.rate);
+            let rate = change.target.of(initial);
+            let from = std::mem::replace(&mut before, rate);
             let ramp = change.until.map_or(0, |until| until.0 - change.at.0);
             let pieces = if ramp == 0 { 0 } else { RAMP_PIECES };
             let piece = move |n: u64| {
                 let at = change.at.0
                     + (u128::from(ramp) * u128::from(n) / u128::from(RAMP_PIECES)) as u64;
-                (at, between(from, change.rate, (n as f64 + 0.5) / RAMP_PIECES as f64))
+                (at, between(from, rate, (n as f64 + 0.5) / RAMP_PIECES as f64))
             };
-            let end = (change.until.unwrap_or(change.at).0, change.rate);
+            let end = (change.until.unwrap_or(change.at).0, rate);
             (0..pieces).map(piece).chain([end])
         })
     }
 
-    /// The stated rates, which are the ends of its ramps too.
-    pub fn stated(&self) -> impl Iterator<Item = SendRate> + '_ {
-        self.0.iter().map(|change| change.rate)
+    /// The rates that it reaches after `initial`: those of its steps and at the ends of its ramps.
+    pub fn reached(&self, initial: SendRate) -> impl Iterator<Item = SendRate> + '_ {
+        self.0.iter().map(move |change| change.target.of(initial))
     }
 
     /// Why it does not fit a connection with this rate: given value and accepted values.
@@ -57,14 +110,15 @@ impl RateSchedule {
         let mut before = initial;
         for change in &self.0 {
             let is_ramp = change.until.is_some();
+            let rate = change.target.of(initial);
             let alike =
-                std::mem::discriminant(&before.limit) == std::mem::discriminant(&change.rate.limit);
-            let accepted = match (before.limit, change.rate.limit) {
+                std::mem::discriminant(&before.limit) == std::mem::discriminant(&rate.limit);
+            let accepted = match (before.limit, rate.limit) {
                 (RateLimit::Unlimited, _) => "a connection with a rate",
                 (_, RateLimit::Unlimited) => "rates above 0",
                 _ if is_ramp && !alike => "a ramp between rates in one unit: bit/s or packets/s",
                 _ => {
-                    before = change.rate;
+                    before = rate;
                     continue;
                 }
             };
@@ -90,8 +144,8 @@ fn between(from: SendRate, to: SendRate, fraction: f64) -> SendRate {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.until {
-            None => write!(f, "{}:{}", self.at, self.rate),
-            Some(until) => write!(f, "{}-{until}:{}", self.at, self.rate),
+            None => write!(f, "{}:{}", self.at, self.target),
+            Some(until) => write!(f, "{}-{until}:{}", self.at, self.target),
         }
     }
 }
@@ -111,7 +165,7 @@ fn change(text: &str) -> Option<Change> {
         None => (time.parse().ok()?, None),
         Some((at, until)) => (at.parse().ok()?, Some(until.parse().ok()?)),
     };
-    Some(Change { at, until, rate: rate.parse().ok()? })
+    Some(Change { at, until, target: rate.parse().ok()? })
 }
 
 impl FromStr for RateSchedule {
@@ -174,12 +228,32 @@ mod tests {
 
     #[test]
     fn forms() {
-        for text in ["5s:20Mbps", "5s-10s:500pps", "0s:1Mbps,5s-10s:500pps,10s:2Mbps"] {
+        for text in [
+            "5s:20Mbps",
+            "5s-10s:500pps",
+            "0s:1Mbps,5s-10s:500pps,10s:2Mbps",
+            "5s-6s:2.5x,9s:0.001x",
+        ] {
             let schedule: RateSchedule = text.parse().unwrap();
             assert_eq!(schedule.to_string().parse::<RateSchedule>().unwrap(), schedule, "{text}");
         }
         let many = ["0s-1s:1M"; 11].join(",");
-        for bad in ["", "5s", "5s:", ":1M", "5s:1M,4s:1M", "5s-5s:1M", "5s-9s:1M,8s:2M", &many] {
+        for bad in [
+            "",
+            "5s",
+            "5s:",
+            "5s:x",
+            "5s:0x",
+            "5s:-1x",
+            "5s:1001x",
+            "5s:NaNx",
+            "5s:infx",
+            ":1M",
+            "5s:1M,4s:1M",
+            "5s-5s:1M",
+            "5s-9s:1M,8s:2M",
+            &many,
+        ] {
             assert!(bad.parse::<RateSchedule>().is_err(), "{bad}");
         }
     }
@@ -197,13 +271,34 @@ mod tests {
     }
 
     #[test]
+    fn factors_are_of_the_connections_rate() {
+        let of = |text: &str, initial: &str| {
+            let schedule: RateSchedule = text.parse().unwrap();
+            let initial: SendRate = initial.parse().unwrap();
+            schedule.reached(initial).map(|rate| rate.to_string()).collect::<Vec<_>>()
+        };
+        // Not of the rate before.
+        assert_eq!(of("1s:2x,2s:3x,3s:1x", "100pps/4"), ["200pps/4", "300pps/4", "100pps/4"]);
+        assert_eq!(
+            of("1s:0.5x,2s:7M", "3M"),
+            ["1500Kbps", "7Mbps"].map(|r| r.parse::<SendRate>().unwrap().to_string())
+        );
+        assert_eq!(of("1s:1000x", "10Mpps"), ["1000000000pps"]);
+        let ramp = packets("0s-1s:3x", 100.0);
+        assert_eq!((ramp[0].1, ramp[100].1), (101.0, 300.0));
+    }
+
+    #[test]
     fn what_a_connection_cannot_follow_is_refused() {
         let refused = |text: &str, initial: &str| {
             text.parse::<RateSchedule>().unwrap().refused(initial.parse().unwrap()).is_some()
         };
         assert!(!refused("1s:5M,2s-3s:9M", "1M"));
         assert!(!refused("1s:500pps,2s-3s:900pps", "1M"));
+        assert!(!refused("1s-2s:2x,3s-4s:5M", "1M"));
+        assert!(refused("1s-2s:2x,3s-4s:5M", "1pps"));
         assert!(refused("1s:5M", "0"));
+        assert!(refused("1s:2x", "0"));
         assert!(refused("1s:0", "1M"));
         assert!(refused("1s-2s:500pps", "1M"));
     }

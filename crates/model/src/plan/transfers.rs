@@ -1,5 +1,5 @@
 //! Transfers: connections that each carry a volume drawn from a law. They start by a law, whatever became of earlier ones
-//! (open loop), or each user starts one after the other (closed loop).
+//! (open loop), or each user starts one after the other, or loads pages of several objects (closed loop).
 
 use std::sync::LazyLock;
 
@@ -11,6 +11,12 @@ use crate::units::RateLimit;
 pub(super) const MAX_VOLUME: u64 = 1 << 40;
 /// Maximum number of transfers of a flow at the same time.
 pub const MAX_CONCURRENT: u32 = 65_536;
+/// Maximum number of objects of a page.
+pub(super) const MAX_OBJECTS: u64 = 1000;
+/// Connections for a page unless the plan states them: as many as browsers open to a host.
+const PAGE_CONNECTIONS: u32 = 6;
+/// Maximum number of connections for a page.
+const MAX_PAGE_CONNECTIONS: u32 = 64;
 
 /// Starts of many independent users (a Poisson process).
 static POISSON: LazyLock<Spacing> = LazyLock::new(|| {
@@ -32,6 +38,26 @@ impl Connection {
         }
     }
 
+    /// Maximum number of connections of a user at the same time for the objects of a page.
+    #[must_use]
+    pub fn page_connections(&self) -> u32 {
+        self.page_connections.unwrap_or(PAGE_CONNECTIONS)
+    }
+
+    /// Maximum number of connections at the same time of transactions with a connection each, in a closed loop.
+    #[must_use]
+    pub fn closed_loop_connections(&self) -> u32 {
+        let each = if self.objects.is_some() { self.page_connections() } else { 1 };
+        self.outstanding().saturating_mul(each)
+    }
+
+    /// Maximum volume of a transfer, bytes; `None` for another shape.
+    #[must_use]
+    pub fn max_volume(&self) -> Option<u64> {
+        let volumes = self.volume.iter().filter(|_| self.shape.has_volumes());
+        volumes.chain(&self.main_volume).map(|volume| volume.moments().max_bytes).max()
+    }
+
     /// The first field that is invalid for transfers, or for another shape that has none: field, given value, accepted values.
     pub(super) fn refused_by_transfers(&self) -> Option<Refusal> {
         let shape = self.shape;
@@ -41,6 +67,9 @@ impl Connection {
             ("starts", text(&self.starts)),
             ("pause", text(&self.pause)),
             ("max_concurrent", self.max_concurrent.map(|n| n.to_string())),
+            ("objects", self.objects.as_ref().map(ToString::to_string)),
+            ("main_volume", self.main_volume.as_ref().map(ToString::to_string)),
+            ("page_connections", self.page_connections.map(|n| n.to_string())),
         ];
         if !shape.has_volumes() {
             let given = own.into_iter().find_map(|(field, value)| Some((field, value?)));
@@ -71,6 +100,9 @@ impl Connection {
                 return Some(("pause", pause.to_string(), accepted.into()));
             }
         }
+        if let Some(refusal) = self.refused_by_pages() {
+            return Some(refusal);
+        }
         let most = self.max_concurrent?;
         if !(1..=MAX_CONCURRENT).contains(&most) {
             return Some(("max_concurrent", most.to_string(), format!("1 to {MAX_CONCURRENT}")));
@@ -79,6 +111,32 @@ impl Connection {
             let accepted =
                 "with `rate` or `starts`; without them `outstanding` is the number of users";
             ("max_concurrent", most.to_string(), accepted.into())
+        })
+    }
+}
+
+impl Connection {
+    /// The first field that is invalid for pages, or for transfers that are not objects of pages.
+    fn refused_by_pages(&self) -> Option<Refusal> {
+        let Some(objects) = &self.objects else {
+            let accepted = || "with `objects`, the number of objects of a page".to_string();
+            let main =
+                self.main_volume.as_ref().map(|law| ("main_volume", law.to_string(), accepted()));
+            let connections =
+                || Some(("page_connections", self.page_connections?.to_string(), accepted()));
+            return main.or_else(connections);
+        };
+        if self.starts.is_some() || self.send_rate().limit != RateLimit::Unlimited {
+            let accepted = "without `rate` and `starts`: users load pages, one after the other";
+            return Some(("objects", objects.to_string(), accepted.into()));
+        }
+        if let Some(packets) = self.packets {
+            let accepted = "`duration`: the last page would be incomplete";
+            return Some(("packets", format!("{packets} with `objects`"), accepted.into()));
+        }
+        let connections = self.page_connections();
+        (!(1..=MAX_PAGE_CONNECTIONS).contains(&connections)).then(|| {
+            ("page_connections", connections.to_string(), format!("1 to {MAX_PAGE_CONNECTIONS}"))
         })
     }
 }
@@ -118,6 +176,8 @@ mod tests {
             "volume = \"pareto(shape=1.2, scale=10K, max=1T)\"\nrate = \"100pps\"\nmax_concurrent = 5",
             "volume = \"1T\"\nstarts = \"1ms..3ms\"\ndirection = \"reverse\"",
             "volume = \"1K\"\npause = \"exponential(mean=1s)\"\noutstanding = 20",
+            "volume = \"1K\"\nobjects = 1",
+            "volume = \"1K\"\nobjects = \"exponential(mean=20, min=1, max=1000)\"\nmain_volume = \"1..1M\"\npage_connections = 64",
         ] {
             assert_eq!(transfers(good), None, "{good}");
         }
@@ -137,6 +197,20 @@ mod tests {
             ("volume = 1\nrate = \"10M\"", "rate"),
             ("volume = 1\nmax_concurrent = 4", "max_concurrent"),
             ("volume = 1\nrate = \"10pps\"\nmax_concurrent = 0", "max_concurrent"),
+            ("volume = 1\nmain_volume = 5", "main_volume"),
+            ("volume = 1\npage_connections = 5", "page_connections"),
+            ("volume = 1\nobjects = 0", "objects"),
+            ("volume = 1\nobjects = 1001", "objects"),
+            ("volume = 1\nobjects = \"0..5\"", "objects"),
+            // Would have at least 32 objects.
+            ("volume = 1\nobjects = \"exponential(mean=20, max=200)\"", "objects"),
+            ("volume = 1\nobjects = \"mixture(exponential(mean=20, max=200):1, 1:1)\"", "objects"),
+            ("volume = 1\nobjects = 5\nrate = \"10pps\"", "objects"),
+            ("volume = 1\nobjects = 5\nstarts = \"10ms\"", "objects"),
+            ("volume = 1\nobjects = 5\npackets = 7", "packets"),
+            ("volume = 1\nobjects = 5\npage_connections = 0", "page_connections"),
+            ("volume = 1\nobjects = 5\npage_connections = 65", "page_connections"),
+            ("volume = 1\nobjects = 5\nmain_volume = \"exponential(mean=100K)\"", "main_volume"),
             ("volume = 1\npayload = 100", "payload"),
             ("volume = 1\nbytes = 100", "bytes"),
             ("volume = 1\ntransport = \"udp\"", "shape"),

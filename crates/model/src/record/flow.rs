@@ -385,6 +385,9 @@ record! {
         /// Bits that differed from the seeded payload, if it was verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         bit_errors: Option<u64>,
+        /// Bytes that were compared with the seeded payload, those of headers left out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verified_bytes: Option<u64>,
         /// Bytes of a stream that its sender had handed to its system but that had not arrived when the receiver stopped waiting; 0 if all arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         undelivered_bytes: Option<u64>,
@@ -617,8 +620,35 @@ record! {
         /// Pacing rate.
         #[serde(skip_serializing_if = "Option::is_none")]
         pacing_bits_per_second: Option<f64>,
-        /// What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`.
+        /// What limited sending since the last sample.
         #[serde(skip_serializing_if = "Option::is_none")]
-        limited_by: Option<String>,
+        limited_by: Option<LimitedBy>,
+    }
+}
+
+/// What limited the rate of a TCP stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitedBy {
+    /// Congestion control: the path.
+    Congestion,
+    /// The receiver's window.
+    ReceiveWindow,
+    /// The sender's socket buffer.
+    SendBuffer,
+    /// The sender itself: its requested rate, or its host.
+    Application,
+}
+
+impl LimitedBy {
+    /// Its name in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LimitedBy::Congestion => "congestion",
+            LimitedBy::ReceiveWindow => "receive-window",
+            LimitedBy::SendBuffer => "send-buffer",
+            LimitedBy::Application => "application",
+        }
     }
 }

@@ -217,12 +217,31 @@ record! {
         /// The busiest processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         busiest_core_ratio: Option<f64>,
+        /// Each processor, if the system counts them one by one.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        cores: Vec<CoreUse>,
         /// Time from then to the report: waiting for late packets, up to the loss threshold.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_seconds: Option<f64>,
         /// This process during that time, in processors, user and system; absent below 0.1 s.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_process_ratio: Option<f64>,
+    }
+}
+
+record! {
+    /// Use of one processor.
+    CoreUse {
+        /// Its number.
+        core: u32,
+        /// User mode.
+        user_ratio: f64,
+        /// Kernel mode.
+        system_ratio: f64,
+        /// Interrupts, hard and soft.
+        irq_ratio: f64,
+        /// Stolen by the hypervisor.
+        steal_ratio: f64,
     }
 }
 

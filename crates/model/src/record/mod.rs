@@ -40,12 +40,12 @@ pub use data_source::{DataSource, DataSourceKind};
 pub use demand::{ServiceDemand, Side};
 pub use echo::Echo;
 pub use flow::{
-    Delay, DelayVariation, EcnCounts, Flow, Membership, PathDelaySource, RateChange, Receiver,
-    Sender, Spacing, Tcp, TcpSample, Voice,
+    Delay, DelayVariation, EcnCounts, Flow, LimitedBy, Membership, PathDelaySource, RateChange,
+    Receiver, Sender, Spacing, Tcp, TcpSample, Voice,
 };
 pub use host::{
-    Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,
-    Server, TimeSource,
+    Build, CalibrationRef, ClockRelation, CoreUse, CpuEnd, CpuFacts, CpuUse, Host, Interface,
+    QdiscUse, Server, TimeSource,
 };
 pub use path::{
     ImpairedFlow, ImpairmentUse, Lateness, LedgerRow, LossLedger, Residual, Triangulation,
@@ -56,7 +56,7 @@ pub use total::{
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
 
-pub use transactions::{Transactions, TransferClass, Transfers};
+pub use transactions::{Pages, Transactions, TransferClass, Transfers};
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Delay;
+use super::{Delay, LimitedBy};
 use crate::plan::Direction;
 
 record! {
@@ -188,6 +188,9 @@ record! {
         /// Smoothed round trip at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_seconds: Option<f64>,
+        /// What limited the TCP stream for most of the interval. Absent in sums.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limited_by: Option<LimitedBy>,
         /// Transactions completed.
         #[serde(skip_serializing_if = "Option::is_none")]
         transactions: Option<u64>,

@@ -98,6 +98,30 @@ record! {
         mean_concurrent: Option<f64>,
         /// Completed transfers by volume, from the smallest class.
         classes: Vec<TransferClass>,
+        /// Pages, if users load these: the transfers are their objects.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pages: Option<Pages>,
+    }
+}
+
+record! {
+    /// Pages of several objects. Those that were started in an omitted start are left out.
+    Pages {
+        /// Pages of which all objects arrived.
+        loaded: u64,
+        /// Pages of which an object failed.
+        failed: u64,
+        /// Pages that were still loading at the end of the test.
+        unfinished: u64,
+        /// Loaded pages over the time of the transactions.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pages_per_second: Option<f64>,
+        /// Mean number of objects of the loaded pages, the first ones included.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_objects: Option<f64>,
+        /// Page load time: from the start of connecting for the first object to the end of the last one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        load_time: Option<Delay>,
     }
 }
 

@@ -566,6 +566,13 @@ const TIMES: &[Times] = &[
         ],
     },
     Times {
+        id: "page-load-time",
+        title: "Page load time",
+        key: "page_load_time_seconds",
+        of: "pages",
+        metrics: &[("page_load_time", "load time")],
+    },
+    Times {
         id: "setup-time",
         title: "Connection set-up time",
         key: "setup_time_seconds",

@@ -2,7 +2,7 @@
 
 use weir_model::metric::{are_echo, are_transfers};
 use weir_model::plan::{Direction, TransportName};
-use weir_model::record::{Crossing, Delay, Flow, Receiver, Record, Status, Sums};
+use weir_model::record::{Crossing, Delay, Flow, LimitedBy, Receiver, Record, Status, Sums};
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
 
@@ -495,14 +495,14 @@ fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
             (false, false) => "the path, by TCP's congestion control,",
         };
     let reasons = [
-        ("congestion", path),
-        ("receive-window", "the receiver's TCP window"),
-        ("send-buffer", "the sender's TCP buffer"),
-        ("application", "the sending program"),
+        (LimitedBy::Congestion, path),
+        (LimitedBy::ReceiveWindow, "the receiver's TCP window"),
+        (LimitedBy::SendBuffer, "the sender's TCP buffer"),
+        (LimitedBy::Application, "the sending program"),
     ];
     for sample in record.flows.iter().flat_map(|f| &f.tcp_samples) {
-        let by = sample.limited_by.as_deref();
-        if let Some(at) = reasons.iter().position(|(name, _)| Some(*name) == by) {
+        let by = sample.limited_by;
+        if let Some(at) = reasons.iter().position(|(limit, _)| Some(*limit) == by) {
             counts[at] += 1;
         }
     }
@@ -568,7 +568,7 @@ mod tests {
 
     /// A run of TCP that its congestion window limited, between two interfaces.
     fn limited(interface: &str, clock: &str) -> Record {
-        let sample = TcpSample { limited_by: Some("congestion".into()), ..Default::default() };
+        let sample = TcpSample { limited_by: Some(LimitedBy::Congestion), ..Default::default() };
         let flow = Flow { tcp_samples: vec![sample; 9], ..Default::default() };
         let interfaces = vec![Interface { name: interface.into(), ..Default::default() }];
         let host = Host { interfaces, ..Default::default() };

@@ -6,6 +6,7 @@ mod arrivals;
 mod echo;
 mod files;
 mod host;
+mod interfaces;
 mod sending;
 mod times;
 mod transactions;
@@ -23,10 +24,11 @@ use arrivals::{loss, packets, plain_values, verified};
 use echo::echoes;
 use files::files;
 use host::{clocks, cpu, link};
+use interfaces::interfaces;
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation, voice};
 use transactions::transactions;
-use transfers::transfers;
+use transfers::{pages, transfers};
 
 use super::TextOptions;
 use super::wrap::hanging;
@@ -84,6 +86,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let flows = &record.flows;
     transactions(&mut items, flows);
     transfers(&mut items, flows);
+    pages(&mut items, flows);
     let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);
@@ -105,6 +108,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     memberships(&mut items, flows);
     cpu(&mut items, record);
     link(&mut items, record);
+    interfaces(&mut items, record);
     clocks(&mut items, record);
     if let Some(used) = &record.impairment {
         emulator(&mut items, used);

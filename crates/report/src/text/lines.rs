@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::plan::Direction;
-use weir_model::record::{Interval, IntervalCount, IntervalEnds};
+use weir_model::record::{Interval, IntervalCount, IntervalEnds, LimitedBy};
 
 use super::details::pps;
 use super::{FLOWS_SHOWN, TextOptions};
@@ -29,6 +29,7 @@ pub(super) struct Line {
     pub(super) retransmits: Option<u64>,
     pub(super) cwnd_bytes: Option<u64>,
     pub(super) rtt_seconds: Option<f64>,
+    pub(super) limited_by: Option<LimitedBy>,
     pub(super) transactions_per_second: Option<f64>,
     pub(super) jitter_seconds: Option<f64>,
     pub(super) lost_packets: Option<u64>,
@@ -51,6 +52,9 @@ pub(super) enum Values {
     /// The whole flow.
     Mean,
 }
+
+/// Width of the column of limits: that of the longest name.
+const LIMIT_WIDTH: usize = 14;
 
 /// The columns of a test's lines.
 #[derive(Debug, Clone)]
@@ -108,6 +112,10 @@ impl Layout {
                 Values::Mean => "mean",
             };
             out += &format!("   Retr  {of} Cwnd   {of} RTT");
+            if self.options.verbose && values == Values::Last {
+                let width = if self.udp { LIMIT_WIDTH } else { 0 };
+                out += &format!("  {:<width$}", "Limited by");
+            }
         }
         if self.udp {
             out += "    Jitter  Lost/Total Datagrams";
@@ -148,6 +156,11 @@ impl Layout {
                 cell(tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
                 cell(tcp && line.id.is_some(), line.rtt_seconds.map(duration)),
             );
+            // Lines of the summary have no such column: a line of its own says it.
+            if self.options.verbose && line.end.is_none() {
+                let limit = line.limited_by.map(|limit| limit.name().into());
+                out += &format!("  {:<LIMIT_WIDTH$}", cell(tcp && line.id.is_some(), limit));
+            }
         }
         let jitter = line.udp && line.id.is_some() && line.end != Some(End::Sender);
         if self.udp {
@@ -273,6 +286,7 @@ impl IntervalTable {
             retransmits: sender.and_then(|s| s.retransmits),
             cwnd_bytes: sender.and_then(|s| s.cwnd_bytes),
             rtt_seconds: sender.and_then(|s| s.rtt_seconds),
+            limited_by: sender.and_then(|s| s.limited_by),
             // The client counts them, whichever end sends the data.
             transactions_per_second: [sender, receiver]
                 .into_iter()
@@ -306,6 +320,7 @@ fn flows_note(ends: &IntervalEnds) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::plan::TransportName;
     use weir_model::record::{IntervalFlow, IntervalTotals};
 
     use super::*;
@@ -342,6 +357,20 @@ mod tests {
             "{}",
             rows(1, sent)
         );
+    }
+
+    #[test]
+    fn only_verbose_lines_of_intervals_have_the_limit_of_a_stream() {
+        let meta = FlowMeta { id: 1, transport: TransportName::Tcp, ..FlowMeta::default() };
+        let sender =
+            IntervalCount { limited_by: Some(LimitedBy::SendBuffer), ..Default::default() };
+        let flow = IntervalFlow { id: 1, sender: Some(sender), receiver: None };
+        let interval = Interval { flows: vec![flow], ..Interval::default() };
+        for verbose in [false, true] {
+            let options = TextOptions { verbose, ..TextOptions::default() };
+            let text = IntervalTable::new(std::slice::from_ref(&meta), &options).rows(&interval);
+            assert_eq!(text.contains(LimitedBy::SendBuffer.name()), verbose, "{text}");
+        }
     }
 
     #[test]

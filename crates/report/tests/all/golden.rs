@@ -237,6 +237,7 @@ fn verified_content_without_errors_is_reported() {
             let receiver = flow.receiver.as_mut().unwrap();
             (receiver.bit_errors, receiver.corrupted_packets) = (bit_errors, Some(0));
             receiver.bytes = 4711;
+            receiver.verified_bytes = bit_errors.map(|_| 4711);
         }
         summary(&record, &TextOptions::default())
     };
@@ -245,7 +246,8 @@ fn verified_content_without_errors_is_reported() {
         "{}",
         told(Some(0))
     );
-    assert!(!told(Some(3)).contains("verified"));
+    // 3 of 8 × 4711 bits.
+    assert!(told(Some(3)).contains("8.0e-5"), "{}", told(Some(3)));
     assert!(told(Some(3)).contains("3 bit errors"));
     // Not requested, hence not measured.
     assert!(!told(None).contains("verified"));

@@ -10,10 +10,10 @@ use std::io;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{AlignedBytes, NextSend, Sending, StreamPool, StreamReceiving};
+use weir_flow::{AlignedBytes, BusyTimes, Limits, NextSend, Sending, StreamPool, StreamReceiving};
 use weir_model::content::Content;
 use weir_model::plan::Alignment;
-use weir_model::record::TcpSample;
+use weir_model::record::{LimitedBy, TcpSample};
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::tcp::{MemFile, TcpInfo};
@@ -539,6 +539,18 @@ fn note(state: &mut Sending, info: &TcpInfo) {
         u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
         u64::from(info.rtt_us) * 1000,
     );
+    if let Some(times) = busy_times(info) {
+        state.note_busy(times);
+    }
+}
+
+fn busy_times(info: &TcpInfo) -> Option<BusyTimes> {
+    Some(BusyTimes {
+        busy_us: info.busy_us?,
+        receive_window_us: info.receive_window_limited_us?,
+        send_buffer_us: info.send_buffer_limited_us?,
+        is_application_limited: info.delivery_rate_app_limited,
+    })
 }
 
 /// Handles intervals, samples of TCP information, and the end of a receiver's wait.
@@ -604,7 +616,7 @@ impl TcpSamples {
                 .pacing_rate_bytes_per_second
                 .filter(|r| *r != u64::MAX)
                 .map(|r| 8.0 * r as f64),
-            limited_by: limited_by(self.last.as_ref(), &info).map(Into::into),
+            limited_by: limited_by(self.last.as_ref(), &info),
         });
         self.last = Some(info);
     }
@@ -617,17 +629,9 @@ impl StreamFlow {
     }
 }
 
-/// What limited the stream since the sample before, by the kernel's own clocks of busy time.
-fn limited_by(before: Option<&TcpInfo>, now: &TcpInfo) -> Option<&'static str> {
-    let before = before?;
-    let grown = |f: fn(&TcpInfo) -> Option<u64>| Some(f(now)?.saturating_sub(f(before)?));
-    let busy = grown(|i| i.busy_us)?;
-    let window = grown(|i| i.receive_window_limited_us)?;
-    let buffer = grown(|i| i.send_buffer_limited_us)?;
-    Some(match busy {
-        0 => "application",
-        b if window * 2 > b => "receive-window",
-        b if buffer * 2 > b => "send-buffer",
-        _ => "congestion",
-    })
+/// What limited the stream since the sample before.
+fn limited_by(before: Option<&TcpInfo>, now: &TcpInfo) -> Option<LimitedBy> {
+    let mut limits = Limits::default();
+    limits.add(&busy_times(before?)?, &busy_times(now)?);
+    limits.limited_by()
 }

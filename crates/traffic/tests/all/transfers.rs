@@ -100,6 +100,33 @@ fn starts_by_a_law_have_scheduled_times_and_a_limit() {
 }
 
 #[test]
+fn users_load_pages_of_several_objects() {
+    let server = Server::start(ServerConfig::default());
+    for direction in DIRECTIONS {
+        let users = Connection {
+            objects: Some("1..12".parse().unwrap()),
+            main_volume: Some("3M".parse().unwrap()),
+            page_connections: Some(3),
+            outstanding: Some(2),
+            pause: Some("10ms".parse().unwrap()),
+            packets: None,
+            duration: Some(Span(500_000_000)),
+            ..transfers("1..200000", 1, direction)
+        };
+        let record = measured(&server, vec![users]);
+        let t = record.flows[0].transactions.as_ref().unwrap();
+        let transfers = t.transfers.as_ref().unwrap();
+        let pages = transfers.pages.as_ref().unwrap();
+        assert_eq!((t.failed, pages.failed), (0, 0), "{direction} {:?}", t.failures);
+        assert!(pages.loaded > 0, "{direction} {pages:?}");
+        assert_eq!(pages.load_time.as_ref().unwrap().count, pages.loaded);
+        assert!(transfers.max_concurrent <= 6, "{direction} {transfers:?}");
+        let histogram = record.histograms.iter().filter(|h| h.metric == "page_load_time");
+        assert_eq!(histogram.count(), 1);
+    }
+}
+
+#[test]
 fn both_directions_and_other_shapes_run_together() {
     let server = Server::start(ServerConfig::default());
     let other = Connection { shape: Shape::Crr, packets: Some(20), ..Connection::default() };

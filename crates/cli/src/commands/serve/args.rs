@@ -151,7 +151,7 @@ pub(crate) struct OutputArgs {
     #[arg(short = 'V', long)]
     pub(crate) verbose: bool,
     /// Post sums over the sessions to an OpenTelemetry collector after each change and at the end (OTLP/HTTP with JSON)
-    #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with = "ui")]
+    #[arg(long, value_name = "http://HOST[:PORT][/PATH]")]
     pub(crate) otlp: Option<String>,
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]

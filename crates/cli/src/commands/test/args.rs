@@ -170,6 +170,16 @@ flags! {
         /// Transfers at the same time, 1 to 65536: those due above it are not started, and counted [default: 65536]
         #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=65_536))]
         max_concurrent: Option<u32> => connection.max_concurrent,
+        /// Each user of --transfers loads pages of this number of objects, 1 to 1000: N, MIN..MAX, or a law of -l with its bounds.
+        /// The first object is transferred, then the others at the same time: the result has the page load time
+        #[arg(long, value_name = "LAW", value_parser = values::size)]
+        objects: Option<Size> => connection.objects,
+        /// Volume of the first object of a page, a law as of --transfers, which is that of the others [default: as --transfers]
+        #[arg(long, value_name = "LAW", value_parser = values::size)]
+        main_volume: Option<Size> => connection.main_volume,
+        /// Connections of a user at the same time for the objects of a page, 1 to 64 [default: 6]
+        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=64))]
+        page_connections: Option<u32> => connection.page_connections,
         /// Transactions in progress at the same time, or users that transfer, 1 to 1024 [default: 1]
         #[arg(long, visible_alias = "users", value_name = "N", value_parser = values::whole(1_u32..=1024))]
         outstanding: Option<u32> => connection.outstanding,
@@ -203,8 +213,8 @@ flags! {
         /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
         #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
         bitrate: Option<SendRate> => connection.rate,
-        /// Changes of the rate while a connection sends: 5s:20M is a step after 5 s, 5s-10s:20M a ramp to 20M; several
-        /// separated by commas
+        /// Changes of the rate while a connection sends: 5s:20M is a step after 5 s, 5s-10s:20M a ramp to 20M, 5s:2x a step to
+        /// twice the rate of -b; several separated by commas
         #[arg(long, value_name = "TIME:RATE", conflicts_with = "total_rate")]
         rate_schedule: Option<RateSchedule> => connection.rate_schedule,
         #[arg(long, visible_aliases = ["interval-law", "idt"], value_name = "LAW", value_parser = values::spacing, help = spacing())]

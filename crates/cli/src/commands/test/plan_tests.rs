@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 56] = [
+const LINES: [&str; 58] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -78,6 +78,8 @@ const LINES: [&str; 56] = [
     "h --mtu 1000 --no-half-close",
     "h -u --mtu 1000 -6",
     "h --shape cc -P 4",
+    "h --transfers 30K --objects 1..40 --main-volume 100K --page-connections 8 --users 3 --think-time 1s -R",
+    "h -u -b 1M --rate-schedule 5s:2x,10s-20s:500K",
     "--save-plan f -u",
     "h -u --voice g729a --jitter-buffer 40ms -l 32 --header rtp --idt 20ms",
     "h --profile voip-g711",

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -132,8 +132,14 @@ pub struct Serve {
 
 impl Serve {
     pub fn start(words: &[&str]) -> Serve {
+        Serve::start_with(words, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn start_with(words: &[&str], environment: &[(String, PathBuf)]) -> Serve {
         let port = free_port().to_string();
         let mut command = weir();
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.args(["serve", "-B", "127.0.0.1", "--json-stream", "-p", &port]).args(words);
         let process = Watched::start(command);
         process.wait_for("listening", 1);

@@ -78,7 +78,7 @@ enum Drawing {
 
 impl<D: Distribution<Quantity = Time>> DelayRule for D {
     fn moments(&self) -> DelayMoments {
-        let Moments { mean, deviation, .. } = self.started().1;
+        let Moments { mean, deviation, .. } = self.started().moments;
         let is_bounded = self.bounds().max.is_some();
         DelayMoments {
             mean_ns: (is_bounded || self.has_mean()).then_some(mean),
@@ -95,7 +95,7 @@ impl<D: Distribution<Quantity = Time>> DelayRule for D {
     }
 
     fn tables(&self) -> usize {
-        Distribution::tables(self)
+        Distribution::tables(self) + usize::from(self.clamped_mean().is_some())
     }
 }
 

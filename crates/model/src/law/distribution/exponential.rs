@@ -24,11 +24,18 @@ distribution! {
         if !Q::IS_RATED || !words.took("exponential") {
             return Ok(None);
         }
-        Ok(Some(Self { mean: None, min: None, max: None, prepared: Prepared::default() }))
+        Ok(Some(Self {
+            mean: None,
+            min: None,
+            max: None,
+            clamped_mean: None,
+            prepared: Prepared::default(),
+        }))
     }
 
     fn short(&self) -> Option<String> {
-        let is_short = Q::IS_RATED && self.mean.is_none() && self.min.is_none() && self.max.is_none();
+        let has_others = self.mean.is_some() || self.clamped_mean.is_some();
+        let is_short = Q::IS_RATED && !has_others && self.min.is_none() && self.max.is_none();
         is_short.then(|| "exponential".into())
     }
 

@@ -51,6 +51,10 @@ impl<Q: Quantity> Distribution for Mixture<Q> {
         self.parts.iter().any(|(law, _)| Q::has_default_maximum(law))
     }
 
+    fn has_default_minimum(&self) -> bool {
+        self.parts.iter().any(|(law, _)| Q::has_default_minimum(law))
+    }
+
     fn check_source(&self, at: &str) -> Result<(), ModelError> {
         list::check(at, &self.parts)?;
         match self.parts.iter().find(|(law, _)| !Q::may_be_part(law)) {

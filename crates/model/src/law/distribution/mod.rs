@@ -107,6 +107,8 @@ pub trait Quantity:
     fn may_be_part(part: &Self::Choice) -> bool;
     /// Whether values of a part above its maximum are possible, which it does not state.
     fn has_default_maximum(part: &Self::Choice) -> bool;
+    /// Whether values of a part below its minimum are possible, which it does not state.
+    fn has_default_minimum(part: &Self::Choice) -> bool;
     /// The moments of a part of a mixture.
     fn part_moments(part: &Self::Choice) -> Option<Moments>;
     /// The number of tables of a law.
@@ -234,6 +236,11 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
         Bounds { min: None, max: None }
     }
 
+    /// The mean after clamping that its values are scaled to.
+    fn clamped_mean(&self) -> Option<Self::Quantity> {
+        None
+    }
+
     /// Where its source is kept once it was made.
     fn prepared(&self) -> &Prepared<Self::Source>;
 
@@ -258,21 +265,29 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
     }
 
     /// Its source and moments, made once.
-    fn started(&self) -> &Arc<(Self::Source, Moments)> {
+    fn started(&self) -> &Arc<Started<Self::Source>> {
         self.prepared().0.get_or_init(|| {
             let source = self.source();
             let (low, high) = self.range();
-            let moments = source.moments(low, high);
+            let target = self.clamped_mean().map(Self::Quantity::value);
+            // Unreachable means are refused before a law runs.
+            let factor = target.and_then(|mean| factor(&source, low, high, mean)).unwrap_or(1.0);
+            let moments = scaled_moments(&source, factor, low, high);
             // The numeric mean is not exact to more than thousandths of a byte or nanosecond.
             let numeric = || (moments.mean * 1000.0).round() / 1000.0;
             let mean = self.unit_mean().unwrap_or_else(numeric);
-            Arc::new((source, Moments { mean, ..moments }))
+            Arc::new(Started { source, factor, moments: Moments { mean, ..moments } })
         })
     }
 
     /// Whether values above the maximum are possible, which it does not state.
     fn has_default_maximum(&self) -> bool {
         Self::IS_CLAMPED && self.bounds().max.is_none()
+    }
+
+    /// Whether values below the minimum are possible, which it does not state.
+    fn has_default_minimum(&self) -> bool {
+        Self::IS_CLAMPED && self.bounds().min.is_none()
     }
 
     /// The bounds in effect, in bytes or ns.
@@ -294,13 +309,15 @@ pub(crate) trait Rule {
     fn is_independent(&self) -> bool;
     /// Whether values above the maximum are possible, which it does not state.
     fn has_default_maximum(&self) -> bool;
+    /// Whether values below the minimum are possible, which it does not state.
+    fn has_default_minimum(&self) -> bool;
     /// The number of tables that it draws from.
     fn tables(&self) -> usize;
 }
 
 impl<D: Distribution> Rule for D {
     fn moments(&self) -> Moments {
-        self.started().1
+        self.started().moments
     }
 
     fn is_independent(&self) -> bool {
@@ -311,9 +328,43 @@ impl<D: Distribution> Rule for D {
         Distribution::has_default_maximum(self)
     }
 
-    fn tables(&self) -> usize {
-        Distribution::tables(self)
+    fn has_default_minimum(&self) -> bool {
+        Distribution::has_default_minimum(self)
     }
+
+    fn tables(&self) -> usize {
+        Distribution::tables(self) + usize::from(self.clamped_mean().is_some())
+    }
+}
+
+/// Factors by which values may be multiplied for a mean after clamping.
+const FACTORS: (f64, f64) = (1e-6, 1e6);
+
+/// The moments of values that are multiplied by `factor`, then clamped.
+fn scaled_moments(source: &impl Source, factor: f64, low: f64, high: f64) -> Moments {
+    let of = source.moments(low / factor, high / factor);
+    Moments {
+        min: of.min * factor,
+        max: of.max * factor,
+        mean: of.mean * factor,
+        deviation: of.deviation * factor,
+    }
+}
+
+/// The factor of a source's values for a mean after clamping; `None` if there is none. Both ends of a test compute it, so
+/// that it uses exact operations only.
+fn factor(source: &impl Source, low: f64, high: f64, mean: f64) -> Option<f64> {
+    // The mean grows with the factor, since no bound is below 0.
+    let mean_of = |factor| scaled_moments(source, factor, low, high).mean;
+    let (mut below, mut above) = FACTORS;
+    if mean_of(below) > mean || mean_of(above) < mean {
+        return None;
+    }
+    for _ in 0..40 {
+        let middle = (below * above).sqrt();
+        if mean_of(middle) < mean { below = middle } else { above = middle }
+    }
+    Some(above)
 }
 
 /// The bounds that a law states.
@@ -346,6 +397,9 @@ macro_rules! distribution {
             /// Larger values become this. Absent: 65 507 bytes; for times 1 h.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub max: Option<Q>,
+            /// Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub clamped_mean: Option<Q>,
             #[serde(skip)]
             prepared: Prepared<$source>,
         }
@@ -356,6 +410,10 @@ macro_rules! distribution {
 
             fn bounds(&self) -> Bounds<Q> {
                 Bounds { min: self.min, max: self.max }
+            }
+
+            fn clamped_mean(&self) -> Option<Q> {
+                self.clamped_mean
             }
 
             fn prepared(&self) -> &Prepared<$source> {
@@ -370,7 +428,15 @@ use distribution;
 
 /// The source of a law and its moments, made when first needed: a table takes up to 12 ms. No part of the law's value.
 #[derive(Clone)]
-pub struct Prepared<S>(OnceLock<Arc<(S, Moments)>>);
+pub struct Prepared<S>(OnceLock<Arc<Started<S>>>);
+
+/// A source, the factor of its values, and their moments after clamping.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Started<S> {
+    source: S,
+    factor: f64,
+    pub(crate) moments: Moments,
+}
 
 impl<S> Default for Prepared<S> {
     fn default() -> Self {
@@ -438,7 +504,7 @@ where
             {
                 refuse(at, "max", "nothing", "max=VALUE, without which this law has no mean")
             }
-            _ => Ok(()),
+            _ => check_clamped_mean(self, at),
         }
     }
 
@@ -450,7 +516,7 @@ where
 
 /// A running law: a value of its source within its bounds.
 pub struct Drawn<S, Q> {
-    started: Arc<(S, Moments)>,
+    started: Arc<Started<S>>,
     low: f64,
     high: f64,
     /// Number of the next value, for laws of intervals.
@@ -481,7 +547,7 @@ impl<S: Source, Q> Drawn<S, Q> {
     /// Value number `index`, in bytes or ns.
     #[inline]
     pub(crate) fn value(&self, index: u64, draws: &mut Draws) -> f64 {
-        self.started.0.value(index, draws).clamp(self.low, self.high)
+        (self.started.source.value(index, draws) * self.started.factor).clamp(self.low, self.high)
     }
 
     /// The number of the next value.
@@ -495,8 +561,26 @@ impl<S: Source, Q> Drawn<S, Q> {
     /// The mean after clamping.
     #[inline]
     pub(crate) fn mean(&self) -> f64 {
-        self.started.1.mean
+        self.started.moments.mean
     }
+}
+
+/// Checks the mean after clamping.
+fn check_clamped_mean<D: Distribution>(law: &D, at: &str) -> Result<(), ModelError> {
+    const FIELD: &str = "clamped_mean";
+    let Some(mean) = law.clamped_mean() else { return Ok(()) };
+    check_positive(at, FIELD, mean)?;
+    if law.unit_mean().is_some() {
+        let accepted = "a law with its scale: without it the rate gives the mean";
+        return refuse(at, FIELD, mean, accepted);
+    }
+    let (low, high) = law.range();
+    let is_between = low < mean.value() && mean.value() < high;
+    if !is_between || (law.started().moments.mean / mean.value() - 1.0).abs() > 1e-3 {
+        let accepted = "a mean between the bounds, which multiples of the values can have";
+        return refuse(at, FIELD, mean, accepted);
+    }
+    Ok(())
 }
 
 /// Checks a parameter that is a quantity.
@@ -576,3 +660,61 @@ macro_rules! as_text {
     };
 }
 use as_text;
+
+#[cfg(test)]
+mod tests {
+    use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
+
+    use crate::plan::Size;
+
+    /// Mean of drawn values, and that of the law.
+    fn means(text: &str) -> (f64, f64) {
+        const VALUES: u64 = 100_000;
+        let size: Size = text.parse().unwrap();
+        size.check_volume("volume", 1 << 40).unwrap();
+        let (law, philox) = (size.start(), Philox::new(5));
+        let at = |packet| DrawPosition {
+            flow: flow_hash("a"),
+            direction: Direction::Forward,
+            slot: slot::SIZE,
+            packet,
+        };
+        let sum: u64 = (0..VALUES).map(|n| law.at(&mut at(n).draws(&philox))).sum();
+        (sum as f64 / VALUES as f64, size.moments().mean_bytes)
+    }
+
+    #[test]
+    fn values_have_the_stated_mean_after_clamping() {
+        for law in [
+            "exponential(mean=700, min=64, max=1400, clamped_mean=600)",
+            "normal(mean=700, deviation=2000, min=64, max=1400, clamped_mean=600)",
+            "log_normal(mean=7758, deviation=126168, min=50, max=20000, clamped_mean=600)",
+            "pareto(shape=1.1, scale=100, min=64, max=100000, clamped_mean=600)",
+            "gamma(shape=0.5, scale=500, min=64, max=1400, clamped_mean=600)",
+            "weibull(shape=0.5, scale=500, min=64, max=1400, clamped_mean=600)",
+            "cauchy(location=500, scale=100, min=64, max=1400, clamped_mean=600)",
+            "student(degrees=1, location=500, scale=100, min=64, max=1400, clamped_mean=600)",
+            "poisson(mean=1000, unit=50, min=64, max=1400, clamped_mean=600)",
+        ] {
+            let (drawn, stated) = means(law);
+            assert!((stated - 600.0).abs() < 0.01, "{law}: {stated}");
+            assert!((drawn - 600.0).abs() < 25.0, "{law}: {drawn}");
+        }
+        let (_, without) = means("exponential(mean=700, min=64, max=1400)");
+        assert!((without - 700.0).abs() > 50.0, "{without}");
+    }
+
+    #[test]
+    fn a_mean_that_values_cannot_have_is_refused() {
+        for bad in [
+            "exponential(mean=700, min=64, max=1400, clamped_mean=64)",
+            "exponential(mean=700, min=64, max=1400, clamped_mean=1400)",
+            "exponential(mean=700, min=64, max=1400, clamped_mean=0)",
+            // Half of the values are the minimum, whatever they are multiplied by.
+            "normal(mean=1, deviation=100000, min=64, max=1400, clamped_mean=1000)",
+        ] {
+            let error = bad.parse::<Size>().unwrap_err().to_string();
+            assert!(error.contains("clamped_mean"), "{bad}: {error}");
+        }
+    }
+}

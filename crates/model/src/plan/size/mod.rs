@@ -44,11 +44,16 @@ trait SizeRule {
     fn has_default_maximum(&self) -> bool {
         false
     }
+
+    /// Whether values below the minimum are possible, which it does not state.
+    fn has_default_minimum(&self) -> bool {
+        false
+    }
 }
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
     fn moments(&self) -> SizeMoments {
-        let Moments { min, max, mean, deviation } = self.started().1;
+        let Moments { min, max, mean, deviation } = self.started().moments;
         SizeMoments {
             min_bytes: whole(min),
             max_bytes: whole(max),
@@ -62,11 +67,15 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
     }
 
     fn tables(&self) -> usize {
-        Distribution::tables(self)
+        Distribution::tables(self) + usize::from(self.clamped_mean().is_some())
     }
 
     fn has_default_maximum(&self) -> bool {
         Distribution::has_default_maximum(self)
+    }
+
+    fn has_default_minimum(&self) -> bool {
+        Distribution::has_default_minimum(self)
     }
 }
 
@@ -163,13 +172,33 @@ impl Size {
         self.rule().has_default_maximum()
     }
 
+    /// Whether values below the minimum are possible, which it does not state.
+    pub(super) fn has_default_minimum(&self) -> bool {
+        self.rule().has_default_minimum()
+    }
+
     /// Checks the law of the volumes of transfers, up to `most` bytes; `at` is its path.
-    pub(super) fn check_volume(&self, at: &str, most: u64) -> Result<(), ModelError> {
+    pub(crate) fn check_volume(&self, at: &str, most: u64) -> Result<(), ModelError> {
         self.check(at, "a transfer", 1, most)?;
         // The default is that of datagrams, which would cut a tail that the user means.
         if self.has_default_maximum() {
             let accepted = "a law with its maximum, such as exponential(mean=100K, max=1G)";
             return refuse(at, "", self, accepted);
+        }
+        Ok(())
+    }
+
+    /// Checks a law of numbers of objects, 1 to `most`; `at` is its path.
+    pub(super) fn check_count(&self, at: &str, most: u64) -> Result<(), ModelError> {
+        self.check_parameters(at)?;
+        let SizeMoments { min_bytes, max_bytes, .. } = self.moments();
+        // The default bounds are those of datagrams.
+        if self.has_default_maximum() || self.has_default_minimum() {
+            let accepted = "a law with its bounds, such as exponential(mean=20, min=1, max=200)";
+            return refuse(at, "", self, accepted);
+        }
+        if min_bytes < 1 || max_bytes > most {
+            return refuse(at, "", self, &format!("1 to {most} objects"));
         }
         Ok(())
     }
@@ -231,6 +260,10 @@ impl Quantity for ByteSize {
 
     fn has_default_maximum(part: &Size) -> bool {
         part.has_default_maximum()
+    }
+
+    fn has_default_minimum(part: &Size) -> bool {
+        part.has_default_minimum()
     }
 
     fn may_be_part(part: &Size) -> bool {

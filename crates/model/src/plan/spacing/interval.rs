@@ -118,6 +118,10 @@ impl Quantity for Interval {
         false
     }
 
+    fn has_default_minimum(_: &Spacing) -> bool {
+        false
+    }
+
     fn tables(law: &Spacing) -> usize {
         law.tables()
     }

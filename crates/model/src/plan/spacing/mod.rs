@@ -55,7 +55,7 @@ trait SpacingRule {
 
 impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
     fn moments(&self) -> SpacingMoments {
-        let Moments { min, max, mean, deviation } = self.started().1;
+        let Moments { min, max, mean, deviation } = self.started().moments;
         SpacingMoments {
             mean_ns: self.unit_mean().is_none().then_some(mean),
             variation: deviation / mean,
@@ -69,7 +69,7 @@ impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
     }
 
     fn tables(&self) -> usize {
-        Distribution::tables(self)
+        Distribution::tables(self) + usize::from(self.clamped_mean().is_some())
     }
 
     fn has_mean(&self) -> bool {

@@ -137,16 +137,27 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
         is_clean.then_some(r.bytes)
     };
     let without_errors = |bytes: u64| format!("{}, no bit errors", counted(bytes, "byte"));
+    // Other damage is shown in the line of arrivals.
+    let with_errors = |flows: &[Flow]| {
+        let sum = |of: fn(&Receiver) -> Option<u64>| {
+            receivers(flows).filter_map(|(_, r)| of(r)).fold(0, u64::saturating_add)
+        };
+        let (errors, bytes) = (sum(|r| r.bit_errors), sum(|r| r.verified_bytes));
+        let ratio = errors as f64 / (8.0 * bytes as f64);
+        let text = || format!("{} compared, bit-error ratio {ratio:.1e}", counted(bytes, "byte"));
+        (errors > 0 && bytes > 0).then(text)
+    };
     items.per_flow(
         "Content verified",
         flows,
         |f| {
-            f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0).map(without_errors)
+            let clean = f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0);
+            clean.map(without_errors).or_else(|| with_errors(std::slice::from_ref(f)))
         },
         |flows| {
-            // Errors are shown in the line of arrivals.
             let all: Option<Vec<u64>> = receivers(flows).map(|(_, r)| clean_bytes(r)).collect();
-            Some(all?.iter().sum()).filter(|bytes| *bytes > 0).map(without_errors)
+            let clean = all.map(|all| all.iter().sum()).filter(|bytes| *bytes > 0);
+            clean.map(without_errors).or_else(|| with_errors(flows))
         },
     );
 }

@@ -2,7 +2,7 @@
 
 use weir_model::counted;
 use weir_model::metric::are_echo;
-use weir_model::record::{ClockRelation, CpuEnd, Record, ServiceDemand, Side};
+use weir_model::record::{ClockRelation, CoreUse, CpuEnd, Record, ServiceDemand, Side};
 use weir_model::units::BitRate;
 
 use super::{Items, pps};
@@ -54,6 +54,9 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
                 None => String::new(),
             };
             items.item(label, &(end(name, use_of_end) + &demand));
+            if let Some(text) = cores(use_of_end).filter(|_| verbose) {
+                items.item("", &format!("{name} {text}"));
+            }
         }
     }
     for server in &record.servers {
@@ -61,6 +64,32 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
             items.item("", &end(&clean(&server.name), side));
         }
     }
+}
+
+/// Processors that are printed at most: the busiest ones.
+const CORES_SHOWN: usize = 8;
+
+/// `cores: 1 94% (user 12%, system 60%, irq 22%), 0 3.1% (…), 6 others below 1%`, from the busiest one.
+fn cores(end: &CpuEnd) -> Option<String> {
+    let busy = |core: &CoreUse| core.user_ratio + core.system_ratio + core.irq_ratio;
+    let mut all: Vec<&CoreUse> = end.cores.iter().collect();
+    all.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
+    let text = |core: &&CoreUse| {
+        format!(
+            "{} {} (user {}, system {}, irq {})",
+            core.core,
+            percent(busy(core)),
+            percent(core.user_ratio),
+            percent(core.system_ratio),
+            percent(core.irq_ratio)
+        )
+    };
+    let mut parts: Vec<String> = all.iter().take(CORES_SHOWN).map(text).collect();
+    let others = all.get(CORES_SHOWN..).filter(|others| !others.is_empty());
+    parts.extend(others.map(|others| {
+        format!("{} at up to {}", counted(others.len() as u64, "other"), percent(busy(others[0])))
+    }));
+    (!parts.is_empty()).then(|| format!("cores: {}", parts.join(", ")))
 }
 
 pub(super) fn link(items: &mut Items, record: &Record) {

@@ -34,6 +34,9 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
                 }
             }
             text += &format!(", MSS {}", t.mss_bytes);
+            if let Some(window) = t.send_window_bytes.or(t.receive_window_bytes) {
+                text += &format!(", receiver's window {}", volume(window));
+            }
             if !t.congestion_control.is_empty() {
                 text += &format!(", {}", clean(&t.congestion_control));
             }
@@ -77,7 +80,7 @@ fn limits(samples: &[TcpSample]) -> Option<String> {
     let periods: Vec<_> = samples.chunk_by(|a, b| a.limited_by == b.limited_by).collect();
     let shown = periods.iter().take(MAX_PERIODS).filter_map(|period| {
         let last = period.last()?;
-        let limit = clean(last.limited_by.as_deref()?);
+        let limit = last.limited_by?.name();
         Some(format!("{limit} until {}", duration(last.at_seconds)))
     });
     let mut text = shown.collect::<Vec<_>>().join(", ");
@@ -252,20 +255,23 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::record::LimitedBy;
+
     use super::*;
 
     #[test]
     fn periods_of_one_limit_are_joined_and_their_number_is_limited() {
-        let sample = |n: usize, limit: Option<&str>| TcpSample {
+        use LimitedBy::{Application, Congestion, ReceiveWindow};
+        let sample = |n: usize, limited_by: Option<LimitedBy>| TcpSample {
             at_seconds: n as f64,
-            limited_by: limit.map(Into::into),
+            limited_by,
             ..TcpSample::default()
         };
-        let named = [None, Some("congestion"), Some("congestion"), Some("receive-window")];
+        let named = [None, Some(Congestion), Some(Congestion), Some(ReceiveWindow)];
         let samples: Vec<_> = (0..).zip(named).map(|(n, limit)| sample(n, limit)).collect();
         let text = limits(&samples).unwrap();
         assert_eq!((text.matches("congestion").count(), text.matches("until").count()), (1, 2));
-        let changing = |n| sample(n, Some(if n % 2 == 0 { "congestion" } else { "application" }));
+        let changing = |n| sample(n, Some(if n % 2 == 0 { Congestion } else { Application }));
         let many: Vec<_> = (0..40).map(changing).collect();
         let text = limits(&many).unwrap();
         assert_eq!(text.matches("until").count(), MAX_PERIODS);

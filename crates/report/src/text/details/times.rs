@@ -139,11 +139,14 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
         false if are_transfers(flows) => "Completion time",
         false => "Response time",
     };
-    let kinds: [(&str, Pick); 6] = [
+    let kinds: [(&str, Pick); 7] = [
         ("One-way delay", |f| f.receiver.as_ref()?.one_way_delay.as_ref()),
         ("  from schedule", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
         (response_time, |f| f.transactions.as_ref()?.response_time.as_ref()),
         ("  from schedule", |f| f.transactions.as_ref()?.response_time_from_scheduled.as_ref()),
+        ("Page load time", |f| {
+            f.transactions.as_ref()?.transfers.as_ref()?.pages.as_ref()?.load_time.as_ref()
+        }),
         ("Set-up time", |f| f.transactions.as_ref()?.setup_time.as_ref()),
         ("Round trip", |f| f.round_trip.as_ref()),
     ];

@@ -1,13 +1,48 @@
 //! Lines of transfers: their volume, how many ran at the same time, those without an end, and completion times by volume.
 
 use weir_model::counted;
-use weir_model::record::{Flow, TransferClass, Transfers};
+use weir_model::record::{Flow, Pages, TransferClass, Transfers};
 
-use super::{Items, spread};
+use super::{Items, pps, spread};
 use crate::number::{Units, duration, significant, volume};
 
 fn of(flow: &Flow) -> Option<&Transfers> {
     flow.transactions.as_ref()?.transfers.as_ref()
+}
+
+/// The line of pages: `12 loaded, 0.2 per second, 6.6 objects each; 1 failed; 2 unfinished`.
+pub(super) fn pages(items: &mut Items, flows: &[Flow]) {
+    let of_pages = |f: &Flow| of(f)?.pages.clone();
+    items.per_flow(
+        "Pages",
+        flows,
+        |f| of_pages(f).map(|pages| pages_text(&pages)),
+        |flows| {
+            let sum = |count: fn(&Pages) -> u64| {
+                flows.iter().filter_map(of_pages).map(|p| count(&p)).fold(0, u64::saturating_add)
+            };
+            flows.iter().find_map(of_pages)?;
+            let mut text = format!("{} loaded", sum(|p| p.loaded));
+            text += &without_load_time(sum(|p| p.failed), sum(|p| p.unfinished));
+            Some(text)
+        },
+    );
+}
+
+fn pages_text(pages: &Pages) -> String {
+    let mut text = format!("{} loaded", pages.loaded);
+    if let Some(rate) = pages.pages_per_second {
+        text += &format!(", {} per second", pps(rate));
+    }
+    if let Some(mean) = pages.mean_objects {
+        text += &format!(", {} objects each", significant(mean));
+    }
+    text + &without_load_time(pages.failed, pages.unfinished)
+}
+
+fn without_load_time(failed: u64, unfinished: u64) -> String {
+    let counts = [(failed, "failed"), (unfinished, "unfinished")];
+    counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("; {n} {what}")).collect()
 }
 
 pub(super) fn transfers(items: &mut Items, flows: &[Flow]) {

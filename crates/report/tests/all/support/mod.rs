@@ -10,6 +10,17 @@ use weir_model::record::*;
 use weir_model::units::{BitRate, ByteSize, Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
+/// A processor that is the busier the higher its number is.
+fn core(core: u32) -> CoreUse {
+    CoreUse {
+        core,
+        user_ratio: 0.001 * f64::from(core),
+        system_ratio: 0.02 * f64::from(core),
+        irq_ratio: 0.002,
+        steal_ratio: 0.0,
+    }
+}
+
 /// Compares with a committed file; `WEIR_BLESS=1` rewrites it.
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {
@@ -285,6 +296,7 @@ pub(crate) fn udp_loss() -> Record {
                 process_user_ratio: 0.05,
                 process_system_ratio: 0.06,
                 busiest_core_ratio: Some(0.21),
+                cores: (0..10).map(core).collect(),
             }),
             remote: Some(CpuEnd { user_ratio: 0.01, system_ratio: 0.02, ..Default::default() }),
         }),
@@ -801,7 +813,7 @@ pub(crate) fn everything() -> Record {
         rttvar_seconds: 1e-4,
         cwnd_bytes: 400_000 + (n % 40) * 20_000,
         retransmits: n / 17,
-        limited_by: Some(if n % 5 == 0 { "application" } else { "congestion" }.into()),
+        limited_by: Some(if n % 5 == 0 { LimitedBy::Application } else { LimitedBy::Congestion }),
         ..Default::default()
     });
     record.flows[1].tcp_samples = samples.collect();

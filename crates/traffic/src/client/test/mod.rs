@@ -450,7 +450,7 @@ fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
     let addresses = u64::from(plan.bind.map_or(1, SourceAddresses::count));
     let of_ip =
         || plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
-    let of = |c: &Connection| u64::from(c.count) * (1 + u64::from(c.outstanding()));
+    let of = |c: &Connection| u64::from(c.count) * (1 + u64::from(c.closed_loop_connections()));
     for (connection, (first, last)) in of_ip().filter_map(|c| Some((c, c.client_ports()?))) {
         let (needed, ports) = (of(connection), u64::from(last.saturating_sub(first)) + 1);
         if needed > ports * addresses {

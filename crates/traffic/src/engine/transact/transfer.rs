@@ -31,9 +31,8 @@ pub(crate) struct TransferRole {
 impl TransferRole {
     /// Those of a connection; `None` for another shape.
     pub(crate) fn of(connection: &plan::Connection) -> Option<Self> {
-        let volume = connection.volume.as_ref().filter(|_| connection.shape.has_volumes())?;
         let is_reverse = connection.direction == Direction::Reverse;
-        Some(TransferRole { is_reverse, most: volume.moments().max_bytes })
+        Some(TransferRole { is_reverse, most: connection.max_volume()? })
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_api::{ApiError, Config, Server};
@@ -18,10 +19,12 @@ use weir_runs::DataDirectory;
 
 use super::super::args::{ServeArgs, job as test_server};
 use super::super::daemon;
+use super::super::figures::SessionSums;
 use super::super::output::EventFormat;
 use super::LauncherArgs;
 use crate::app::note;
 use crate::commands::experiment::plan_from_flags;
+use crate::commands::exporter;
 use crate::commands::runs::RunsError;
 use crate::engine::Stop;
 use crate::error::CliError;
@@ -97,6 +100,8 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     weir_api::drop_capabilities(is_for_another(&config.data))?;
     let stop = Stop::new();
     signals::listen(&stop)?;
+    let otlp = args.output.otlp.as_deref().map(exporter::start_otlp_service).transpose()?;
+    let otlp = otlp.map(Arc::new);
     let format = EventFormat { json: args.output.json_stream, verbose: args.output.verbose };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -130,8 +135,12 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
         let at = server.address()?;
         head += &head_line(at, weir_api::has_page(), format.json);
         let mut opening = Some(head);
+        let (otlp, mut sums) = (otlp.clone(), SessionSums::default());
         let answering = server
             .serve_tests(test_server(args), move |event| {
+                if let Some(otlp) = otlp.as_ref().filter(|_| sums.add(event)) {
+                    otlp.set(sums.series());
+                }
                 let mut text = format.lines(event);
                 if matches!(event, Event::Listening(_))
                     && let Some(head) = opening.take()
@@ -173,6 +182,10 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     }
     let _ = launcher.kill();
     let _ = launcher.wait();
+    // The runtime's clone is gone, unless a task did not end in time.
+    if let Some(otlp) = otlp.and_then(Arc::into_inner) {
+        exporter::finish_otlp_service(otlp, &stop);
+    }
     let failure = printing.join().unwrap_or_default();
     let code = ended?;
     if let Some(failure) = failure {
