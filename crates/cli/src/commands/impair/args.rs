@@ -55,6 +55,7 @@ Laws:
                            any law of docs/impairment-laws.md: outages, gaps,
                            patterns; gamma, Weibull, tables, sine, ...:
                            delay gamma(shape=2, scale=5ms) allow
+  delay @FILE              delays from a file, in their order
 
 Order of packets:
   fifo-release             kept: the packet that waits longest leaves next
@@ -110,13 +111,13 @@ pub(crate) struct ImpairArgs {
 #[derive(Debug, Args, Default)]
 pub(crate) struct LawArgs {
     /// Laws of both directions, in one line
-    #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws, conflicts_with_all = ["a_to_b", "b_to_a"])]
     pub(crate) both: Option<Laws>,
     /// Laws for packets that enter at A
-    #[arg(long, value_name = "LAWS")]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) a_to_b: Option<Laws>,
     /// Laws for packets that enter at B
-    #[arg(long, value_name = "LAWS")]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) b_to_a: Option<Laws>,
     /// A preset for directions without laws above; A is the client's side (`weir profiles`)
     #[arg(long, value_name = "NAME")]
