@@ -1148,6 +1148,20 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Packets are queued until a number of them has arrived or a time has passed, and then leave together. */
+        Accumulate: {
+            /**
+             * Format: uint64
+             * @description Number of packets of a batch, 2 to 1 000 000.
+             * @example 10
+             */
+            packets: number;
+            /**
+             * @description Maximum time that the first packet of a batch waits, above 0, up to 60 s.
+             * @example 50ms
+             */
+            timeout: components["schemas"]["Span"];
+        };
         /** @description Consecutive flows that share one rate and queue, and one delay law, in each direction. */
         Aggregate: {
             /** @description Rate and delay from A to B. */
@@ -1326,6 +1340,13 @@ export interface components {
             /** @description The log file. */
             file?: string | null;
         };
+        /** @description The slot of batches. Exactly one law is set. */
+        Batch: {
+            /** @description Packets are queued until a number of them has arrived or a time has passed, and then leave together. */
+            accumulate?: components["schemas"]["Accumulate"] | null;
+            /** @description Packets wait for the next time slot; each slot takes a limited number of packets and bytes. */
+            slots?: components["schemas"]["Slots"] | null;
+        };
         /**
          * @description Which values of a metric are better.
          *
@@ -1387,6 +1408,12 @@ export interface components {
              */
             length: number;
         };
+        /**
+         * @description bytes as hexadecimal digits, optionally with a mask: 00ff or 2e/fc
+         * @example 00ff
+         * @example 2e/fc
+         */
+        BytePattern: string | number;
         /**
          * @description whole bytes such as 1460, 64K or 1M (K is 1024)
          * @example 1M
@@ -2027,8 +2054,14 @@ export interface components {
              */
             zero_copy?: boolean;
         };
-        /** @description The slot of content: bit flips, and clearing of the ECN field. */
+        /** @description The slot of content: changes of bits and bytes, and clearing of the ECN field. At most one change is set. */
         Content: {
+            /**
+             * Format: double
+             * @description Probability that a bit is flipped, for each bit of these packets, above 0 to 0.1.
+             * @example 0.000001
+             */
+            bit_error_ratio?: number | null;
             /**
              * Cleared ECN field
              * Format: double
@@ -2037,24 +2070,53 @@ export interface components {
              */
             bleach_ecn_percentage?: number;
             /**
-             * @description What happens to checksums.
+             * @description What happens to checksums. `checksum` needs `flip_bits`.
              * @default leave
              */
             checksum: components["schemas"]["Checksum"];
             /**
              * Format: uint32
-             * @description Bits flipped in each of these packets, 1 to 64, at different random positions.
-             * @default 1
+             * @description Number of bits that are flipped in each of these packets, 1 to 64, at different random positions. Without another change: 1.
+             * @example 1
              */
-            flip_bits: number;
+            flip_bits?: number | null;
+            /**
+             * Format: uint32
+             * @description Number of bytes that may be changed, from there on, at least 1. Absent: to the end of the packet.
+             * @example 4
+             */
+            length?: number | null;
+            /**
+             * Format: uint32
+             * @description Number of bytes from the start of the region to the first byte that may be changed.
+             * @example 8
+             */
+            offset?: number;
             /**
              * Format: double
-             * @description Percentage of packets with flipped bits. A packet without bytes in the region is not changed.
+             * @description Percentage of packets that are changed. A packet without bytes in the region is not changed.
              * @example 1
              */
             percentage: number;
-            /** @description Where bits may be flipped. */
+            /**
+             * Format: uint32
+             * @description Number of bytes that get other, random values in each of these packets, 1 to 64, at different random positions.
+             * @example 4
+             */
+            random_bytes?: number | null;
+            /** @description Where bytes may be changed. */
             region?: components["schemas"]["Region"];
+            /**
+             * @description Bytes that are set in each of these packets, from the first byte of the region and offset on: up to 64, as hexadecimal digits, optionally with a mask.
+             * @example b8/fc
+             */
+            set?: components["schemas"]["BytePattern"] | null;
+            /**
+             * Format: uint32
+             * @description Number of pairs of neighbouring bytes that are swapped in each of these packets, 1 to 64, at different random positions.
+             * @example 1
+             */
+            swap_bytes?: number | null;
         };
         /**
          * @description random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, prbs:N with N of 9, 11, 15, 20, 23, 29 or 31, or file (the bytes of a file that the client reads)
@@ -2589,6 +2651,12 @@ export interface components {
          * @enum {string}
          */
         Discipline: "tail-drop";
+        /**
+         * @description packets (3packets) or a time (5ms)
+         * @example 3packets
+         * @example 5ms
+         */
+        Distance: string | number;
         /** @description A document was changed. */
         DocumentChange: {
             /** @description When, RFC 3339, UTC. */
@@ -2606,14 +2674,37 @@ export interface components {
          * @example 46
          */
         Dscp: string | number;
-        /** @description Duplication: one copy, immediately after its original, with draws of its own in the later stages. */
+        /** @description Duplication: copies with draws of their own in the later stages. Exactly one of percentage and every_nth is set. */
         Duplicate: {
+            /**
+             * Format: uint8
+             * @description Number of copies of each selected packet, 1 to 100.
+             * @example 2
+             */
+            copies?: number;
+            /**
+             * Format: double
+             * @description Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
+             * @example 25
+             */
+            correlation_percentage?: number | null;
+            /**
+             * @description The law of the delay of each copy at this stage. Absent: copies immediately follow the original.
+             * @example exponential(mean=5ms)
+             */
+            delay?: components["schemas"]["TimingLaw"] | null;
+            /**
+             * Format: uint64
+             * @description Every n-th packet is duplicated, starting with the n-th.
+             * @example 100
+             */
+            every_nth?: number | null;
             /**
              * Format: double
              * @description Probability for each packet, in percent.
              * @example 1
              */
-            percentage: number;
+            percentage?: number | null;
         };
         /**
          * @description whole, or the number of first bytes of each datagram, 32 to 65 535
@@ -2787,7 +2878,7 @@ export interface components {
             delay_mean_seconds?: number | null;
             /**
              * Format: double
-             * @description Copied, of the packets that are not lost.
+             * @description Copies, of the packets that are not lost.
              */
             duplicate_ratio?: number | null;
             /**
@@ -2800,6 +2891,11 @@ export interface components {
              * @description Changed, of sent.
              */
             modified_ratio?: number | null;
+            /**
+             * Format: double
+             * @description Moved behind a later packet by a reorder law, of sent; absent if it depends on the spacing of packets.
+             */
+            reordered_ratio?: number | null;
         };
         /** @description A change made through this server. */
         EmulatorChange: {
@@ -2812,6 +2908,12 @@ export interface components {
         };
         /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
+            /**
+             * batched
+             * Format: uint64
+             * @description Packets forwarded after waiting in a batch or for a time slot.
+             */
+            batched_packets: number;
             /**
              * delayed
              * Format: uint64
@@ -4994,6 +5096,8 @@ export interface components {
         LawOrigin: "preset" | "aggregate";
         /** @description The laws of one direction of a flow; an absent slot has no effect. */
         Laws: {
+            /** @description Accumulation and time slots. */
+            batch?: components["schemas"]["Batch"] | null;
             /** @description Change of content. */
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
@@ -5006,6 +5110,8 @@ export interface components {
             order?: components["schemas"]["Stage"][] | null;
             /** @description Rate and queue. */
             rate?: components["schemas"]["Rate"] | null;
+            /** @description Reordering. */
+            reorder?: components["schemas"]["Reorder"] | null;
         };
         /** @description One place where packets were lost. */
         LedgerRow: {
@@ -6577,6 +6683,42 @@ export interface components {
          * @enum {string}
          */
         Region: "l2" | "l3" | "l4" | "payload";
+        /** @description Reordering: selected packets leave later or earlier than others of their flow. Exactly one of percentage and every_nth is set. */
+        Reorder: {
+            /**
+             * @description `true`: selected packets overtake; all others wait for the distance. `false`: selected packets are overtaken.
+             * @example true
+             */
+            ahead?: boolean;
+            /**
+             * Format: double
+             * @description Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
+             * @example 50
+             */
+            correlation_percentage?: number | null;
+            /**
+             * @description How far a selected packet moves: 1 to 1 000 000 packets, or a time up to 60 s. A packet moves later by packets when that many later ones have left.
+             * @default 1packet
+             */
+            distance: components["schemas"]["Distance"];
+            /**
+             * Format: uint64
+             * @description Every n-th packet is selected, starting with the n-th.
+             * @example 20
+             */
+            every_nth?: number | null;
+            /**
+             * Format: double
+             * @description Probability that a packet is selected, in percent.
+             * @example 5
+             */
+            percentage?: number | null;
+            /**
+             * @description Maximum time that a packet waits for others, if the distance is in packets; up to 60 s.
+             * @example 100ms
+             */
+            timeout?: components["schemas"]["Span"];
+        };
         /** @description Steps that run several times. */
         RepeatStep: {
             /** @description Axes whose names the steps may contain, as in a sweep. */
@@ -7442,6 +7584,25 @@ export interface components {
          * @example decreasing(end=64, start=1400, step=8)
          */
         SizeLaw: string | number;
+        /** @description Packets wait for the next time slot; each slot takes a limited number of packets and bytes. */
+        Slots: {
+            /**
+             * @description Maximum number of bytes in a slot, frames without check sequence. A longer frame has a slot of its own. Absent: no limit.
+             * @example 3000
+             */
+            bytes?: components["schemas"]["ByteSize"] | null;
+            /**
+             * @description The law of the time from a slot to the next, at least 0.1 ms on average. The first slot is at the first packet.
+             * @example 10ms
+             */
+            interval: components["schemas"]["TimingLaw"];
+            /**
+             * Format: uint64
+             * @description Maximum number of packets in a slot, at least 1. Absent: no limit.
+             * @example 4
+             */
+            packets?: number | null;
+        };
         /**
          * @description An address, a range FIRST-LAST, or a network ADDRESS/PREFIX (the addresses of its hosts)
          * @example 192.0.2.1
@@ -7539,10 +7700,12 @@ export interface components {
          *     - `duplicate`: Duplication.
          *     - `rate`: Rate and queue.
          *     - `delay`: Delay and jitter.
+         *     - `reorder`: Reordering.
+         *     - `batch`: Accumulation and time slots.
          *     - `content`: Change of content.
          * @enum {string}
          */
-        Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
+        Stage: "loss" | "duplicate" | "rate" | "delay" | "reorder" | "batch" | "content";
         /**
          * @description The state of a job.
          *
