@@ -193,9 +193,12 @@ pub struct AskedFigures {
     /// Mean loss, of received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
-    /// Copied, of the packets that are not lost.
+    /// Copies, of the packets that are not lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_ratio: Option<f64>,
+    /// Moved behind a later packet by a reorder law, of sent; absent if it depends on the spacing of packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordered_ratio: Option<f64>,
     /// Changed, of sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ratio: Option<f64>,
@@ -215,12 +218,9 @@ impl AskedFigures {
         let delay = laws.delay.as_ref().and_then(|law| law.moments());
         AskedFigures {
             loss_ratio: laws.loss.as_ref().filter(|law| !law.ecn).and_then(|law| law.mean()),
-            duplicate_ratio: laws.duplicate.as_ref().map(|law| law.percentage / 100.0),
-            modified_ratio: laws
-                .content
-                .as_ref()
-                .filter(|law| law.bleach_ecn_percentage == 0.0)
-                .map(|law| law.percentage / 100.0),
+            duplicate_ratio: laws.duplicate.as_ref().map(|law| law.mean()),
+            reordered_ratio: laws.reorder.as_ref().and_then(|law| law.mean()),
+            modified_ratio: laws.content.as_ref().and_then(|law| law.mean()),
             bits_per_second: laws.rate.as_ref().map(|law| law.bits.0),
             delay_mean_seconds: delay.and_then(|m| m.mean_ns).map(|ns| ns / 1e9),
             delay_deviation_seconds: delay.and_then(|m| m.deviation_ns).map(|ns| ns / 1e9),

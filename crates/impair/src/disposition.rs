@@ -111,7 +111,7 @@ pub struct Disposition {
     pub edit: u32,
     /// The outcome.
     pub verdict: Verdict,
-    /// 0 for the packet itself, 1 for its copy.
+    /// 0 for the packet itself, else the number of the copy.
     pub copy: u8,
     /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_MARKED`], [`FLAG_DELAYED`], [`FLAG_CONTROL`], [`FLAG_EXEMPT`].
     pub flags: u8,

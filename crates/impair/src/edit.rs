@@ -1,7 +1,7 @@
 //! A change of content, applied by the owner of the bytes.
 
-use weir_laws::{DrawPosition, Philox, choose};
-use weir_model::impairment::{Checksum, MAX_FLIP_BITS};
+use weir_laws::{DrawPosition, Draws, Geometric, Philox, choose};
+use weir_model::impairment::{Change, Checksum, MAX_CHANGES};
 use weir_wire::checksum::update16;
 use weir_wire::packet::{Ipv6, ethertype, protocol};
 
@@ -16,15 +16,14 @@ pub(crate) enum EcnChange {
     Bleach,
 }
 
-/// Bits to flip in a frame, how to treat its checksums, and a change of its ECN field.
+/// A change of a frame, how to treat its checksums, and a change of its ECN field.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub(crate) ecn: Option<EcnChange>,
     pub(crate) philox: Philox,
     pub(crate) position: DrawPosition,
     pub(crate) copy: u8,
-    /// 0: none.
-    pub(crate) flip_bits: u32,
+    pub(crate) change: Option<Change>,
     pub(crate) checksum: Checksum,
     /// The range of bytes that may be changed.
     pub(crate) from: u32,
@@ -135,14 +134,14 @@ impl Edit {
     /// Whether the checksums are updated, so that no receiver notices the change.
     #[must_use]
     pub fn repairs_checksums(&self) -> bool {
-        self.checksum == Checksum::Repair || self.flip_bits == 0
+        self.checksum == Checksum::Repair || self.change.is_none()
     }
 
     /// Changes the frame, and returns whether the content law changed it; `true` for a mark alone. The same edit changes the same
     /// frame in the same way at any time.
     ///
-    /// Nothing changes if the checksum is to be damaged and the frame has none, or if every bit to flip
-    /// with `repair` lies in the checksum itself.
+    /// Nothing changes if the checksum is to be damaged and the frame has none, if everything to change
+    /// with `repair` lies in the checksum itself, or if the new bytes are the old ones.
     ///
     /// `repair` updates the checksums of the IPv4 header and of TCP, UDP, UDP-Lite, ICMP and ICMPv6
     /// incrementally (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to
@@ -150,57 +149,74 @@ impl Edit {
     #[must_use = "a frame that was not changed is not to be counted as changed"]
     pub fn apply(&self, frame: &mut [u8]) -> bool {
         let is_new = self.ecn.is_some_and(|change| change.apply(frame));
-        if self.flip_bits == 0 {
+        let Some(change) = &self.change else {
             return is_new || self.ecn == Some(EcnChange::Mark);
-        }
+        };
         let is_bleached = is_new && self.ecn == Some(EcnChange::Bleach);
-        self.flip_all(frame) || is_bleached
+        self.change_bytes(change, frame) || is_bleached
     }
 
-    /// Flips all bits, and returns whether any was.
-    fn flip_all(&self, frame: &mut [u8]) -> bool {
+    /// Makes the change, and returns whether any byte is another one.
+    fn change_bytes(&self, change: &Change, frame: &mut [u8]) -> bool {
         let mut draws = self.position.draws_of_copy(&self.philox, self.copy);
-        // The first draw decided that there is an edit.
+        // The first draw decided that the packet is selected.
         draws.bits();
         let sums = Sums::of(frame);
-        let mut places = [0; MAX_FLIP_BITS as usize];
-        let flips = &mut places[..self.flip_bits.min(MAX_FLIP_BITS) as usize];
-        if self.checksum == Checksum::Checksum {
-            let at = match (&sums.transport, &sums.header) {
-                (Some((_, _, at)), _) => *at,
-                (None, Some((start, _))) => start + 10,
-                (None, None) => return false,
-            };
-            let before = [frame[at], frame[at + 1]];
-            let count = flips.len().min(16);
-            if count == 0 {
-                return false;
-            }
-            for bit in choose(&mut draws, 16, &mut flips[..count]) {
-                frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
-            }
-            // A UDP checksum of 0 means "none", and 0 equals 0xffff in one's complement: receivers would
-            // notice neither.
-            let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
-            if (sums.is_udp && sum == 0) || sum == !u16::from_be_bytes(before) {
-                let before = u16::from_be_bytes(before);
-                let other = if before == 1 { 3 } else { before ^ 1 };
-                frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
-            }
-            return true;
-        }
         let (from, to) = (self.from as usize, (self.to as usize).min(frame.len()));
-        let bits = to.saturating_sub(from).saturating_mul(8);
+        let bytes = u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
+        let bits = bytes.saturating_mul(8);
+        let mut places = [0; MAX_CHANGES as usize];
+        let count = |n: u32| n.min(MAX_CHANGES) as usize;
         let mut changed = false;
-        for bit in choose(&mut draws, u32::try_from(bits).unwrap_or(u32::MAX), flips) {
-            let at = from + (bit / 8) as usize;
-            changed |= self.flip(frame, at, 1 << (bit % 8), &sums);
+        match change {
+            Change::Flip(n) if self.checksum == Checksum::Checksum => {
+                return damage_checksum(frame, &sums, &mut draws, &mut places[..count(*n)]);
+            }
+            Change::Flip(n) => {
+                for bit in choose(&mut draws, bits, &mut places[..count(*n)]) {
+                    let at = from + (bit / 8) as usize;
+                    changed |= self.flip(frame, at, 1 << (bit % 8), &sums);
+                }
+            }
+            Change::Random(n) => {
+                for at in choose(&mut draws, bytes, &mut places[..count(*n)]) {
+                    // 1 to 255, so that the byte changes.
+                    let mask = 1 + ((u128::from(draws.bits()) * 255) >> 64) as u8;
+                    changed |= self.flip(frame, from + *at as usize, mask, &sums);
+                }
+            }
+            Change::Swap(n) => {
+                let pairs = bytes.saturating_sub(1);
+                for at in choose(&mut draws, pairs, &mut places[..count(*n)]) {
+                    let at = from + *at as usize;
+                    let mask = frame[at] ^ frame[at + 1];
+                    changed |= self.flip(frame, at, mask, &sums);
+                    changed |= self.flip(frame, at + 1, mask, &sums);
+                }
+            }
+            Change::Set(pattern) => {
+                for (at, (value, mask)) in (from..to).zip(pattern.bytes()) {
+                    changed |= self.flip(frame, at, (frame[at] ^ value) & mask, &sums);
+                }
+            }
+            Change::BitErrors(ratio) => {
+                let errors = Geometric::new(*ratio);
+                let mut bit = errors.next(&mut draws);
+                while bit < u64::from(bits) {
+                    let at = from + (bit / 8) as usize;
+                    changed |= self.flip(frame, at, 1 << (bit % 8), &sums);
+                    bit = (bit + 1).saturating_add(errors.next(&mut draws));
+                }
+            }
         }
         changed
     }
 
-    /// Flips a bit; `false` if it is in a checksum that is to be repaired.
+    /// Changes the bits of a mask in a byte; `false` if there are none, or if the byte is in a checksum that is to be repaired.
     fn flip(&self, frame: &mut [u8], at: usize, mask: u8, sums: &Sums) -> bool {
+        if mask == 0 {
+            return false;
+        }
         let repair = self.checksum == Checksum::Repair;
         let in_transport = sums.transport.filter(|(start, end, _)| (*start..*end).contains(&at));
         let in_header = sums.header.filter(|(start, end)| (*start..*end).contains(&at));
@@ -237,6 +253,32 @@ impl Edit {
         }
         true
     }
+}
+
+/// Flips bits of a frame's checksum, and returns whether it has one.
+fn damage_checksum(frame: &mut [u8], sums: &Sums, draws: &mut Draws, flips: &mut [u32]) -> bool {
+    let at = match (&sums.transport, &sums.header) {
+        (Some((_, _, at)), _) => *at,
+        (None, Some((start, _))) => start + 10,
+        (None, None) => return false,
+    };
+    let before = [frame[at], frame[at + 1]];
+    let count = flips.len().min(16);
+    if count == 0 {
+        return false;
+    }
+    for bit in choose(draws, 16, &mut flips[..count]) {
+        frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
+    }
+    // A UDP checksum of 0 means "none", and 0 equals 0xffff in one's complement: receivers would
+    // notice neither.
+    let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    if (sums.is_udp && sum == 0) || sum == !u16::from_be_bytes(before) {
+        let before = u16::from_be_bytes(before);
+        let other = if before == 1 { 3 } else { before ^ 1 };
+        frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
+    }
+    true
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@
 //! order of (time, number), independent of the batches.
 
 mod configure;
+mod groups;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use weir_laws::{Chance, Direction, DrawPosition, Philox, slot};
-use weir_model::impairment::{Checksum, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts};
+use weir_laws::{Chance, Direction, DrawPosition, Geometric, Philox, slot};
+use weir_model::impairment::{
+    Change, Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
+};
 use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
@@ -27,7 +30,7 @@ use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
-use crate::stages::{Flow, NextStep, Order, Path, Shared, Step, StepLists};
+use crate::stages::{Flow, GROUPS, GroupKind, NextStep, Order, Path, Shared, Step, StepLists};
 use crate::wheel::{Timer, Wheel};
 
 /// Memory accounted for a queued packet in addition to its length, bytes.
@@ -40,8 +43,16 @@ const RECLAIM_NS: u64 = 10_000_000;
 /// Bit of a timer's item: the timer releases the oldest packet of a path, whose number is in the other
 /// bits.
 const FIRES: u32 = 1 << 31;
+/// Bit of a timer's item with [`FIRES`]: the timer releases packets of a flow's group. The other bits are the flow's number and the
+/// group's place.
+const GROUP: u32 = 1 << 30;
 /// Bit of a packet's flags within the engine: it is ECN-capable, and its loss law marks. Not one of a [`Disposition`].
 const CAPABLE: u8 = 32;
+/// Bit of a packet's flags within the engine: it has waited in a batch or for a time slot.
+const BATCHED: u8 = 16;
+/// Bit of a packet's flags within the engine: it leaves at its own time, whatever is in the FIFO queue of its path.
+const OWN_TIME: u8 = 128;
+const INTERNAL: u8 = CAPABLE | BATCHED | OWN_TIME;
 /// The path without laws.
 const NO_PATH: u32 = 0;
 
@@ -247,6 +258,10 @@ impl Engine {
             }
         }
         while let Some(timer) = self.wheel.pop(u64::MAX) {
+            if timer.item & FIRES != 0 && timer.item & GROUP != 0 {
+                self.abandon_group(timer.item, dispositions);
+                continue;
+            }
             let node = if timer.item & FIRES == 0 {
                 Some(timer.item)
             } else {
@@ -350,6 +365,7 @@ impl Engine {
     /// Passes a packet through its remaining stages, from time `t` on.
     fn run(&mut self, mut packet: Packet, mut t: u64, dispositions: &mut Vec<Disposition>) {
         loop {
+            let here = packet.next;
             match self.steps.take(&mut packet.next) {
                 Step::End => return self.leave(packet, t, dispositions),
                 Step::Loss => {
@@ -371,11 +387,31 @@ impl Engine {
                 Step::Duplicate => {
                     let position = self.position(&packet, slot::DUPLICATE);
                     let flow = &mut self.flows[packet.flow as usize];
-                    if flow.duplicate.happens(position.draws(&self.philox).bits()) {
-                        flow.counters.duplicated_packets += 1;
+                    let Some(stage) = &mut flow.duplicate else { continue };
+                    if stage.delays.is_some() && t > self.present_ns {
+                        return self.come_back(packet, here, t, dispositions);
+                    }
+                    let law = &mut stage.selects[usize::from(packet.flags & FLAG_CONTROL != 0)];
+                    if !law.lost(&PacketFacts::default(), &mut position.draws(&self.philox)) {
+                        continue;
+                    }
+                    let (copies, is_delayed) = (stage.copies, stage.delays.is_some());
+                    flow.counters.duplicated_packets += u64::from(copies);
+                    for _ in 0..copies {
                         dispositions.push(disposition(&packet, t, Verdict::Copied));
-                        self.run(packet, t, dispositions);
-                        packet.copy = 1;
+                    }
+                    // Before the last copy: the packet itself and the other copies.
+                    for copy in 0..copies {
+                        packet.copy = copy;
+                        if copy > 0 && is_delayed {
+                            self.delay_copy(packet, t, dispositions);
+                        } else {
+                            self.run(packet, t, dispositions);
+                        }
+                    }
+                    packet.copy = copies;
+                    if is_delayed {
+                        return self.delay_copy(packet, t, dispositions);
                     }
                 }
                 Step::Rate => {
@@ -439,6 +475,22 @@ impl Engine {
                         }
                     }
                 }
+                Step::Reorder => {
+                    if t > self.present_ns {
+                        return self.come_back(packet, here, t, dispositions);
+                    }
+                    if !self.reorder(&mut packet, t, dispositions) {
+                        return;
+                    }
+                }
+                Step::Batch => {
+                    if t > self.present_ns {
+                        return self.come_back(packet, here, t, dispositions);
+                    }
+                    if !self.batch(&mut packet, t, dispositions) {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -446,6 +498,9 @@ impl Engine {
     /// Sends a packet that has passed all stages, or puts it into the FIFO queue until its time.
     #[inline]
     fn leave(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
+        if packet.flags & OWN_TIME != 0 && t <= self.present_ns {
+            return self.emit(packet, t, dispositions);
+        }
         let number = self.flows[packet.flow as usize].path;
         let path = &self.paths[number as usize];
         let empty = path.fifo.is_empty();
@@ -544,6 +599,10 @@ impl Engine {
                 (_, Some(timer)) => {
                     self.wheel.pop(now);
                     self.present_ns = timer.time;
+                    if timer.item & FIRES != 0 && timer.item & GROUP != 0 {
+                        self.fire_group(timer, dispositions);
+                        continue;
+                    }
                     let node = if timer.item & FIRES == 0 {
                         Some(timer.item)
                     } else {
@@ -590,20 +649,28 @@ impl Engine {
         let flow = &mut self.flows[packet.flow as usize];
         let mut disposition = disposition(&packet, t, Verdict::Forwarded);
         let mut ecn = (packet.flags & FLAG_MARKED != 0).then_some(EcnChange::Mark);
-        let mut flip_bits = 0;
+        let mut change = None;
         let mut checksum = Checksum::Repair;
         if let Some(law) = &flow.content {
             let happens = |chance: Chance, position: DrawPosition| {
                 chance.happens(position.draws_of_copy(&self.philox, packet.copy).bits())
             };
             if packet.from < packet.to && happens(law.chance, position) {
-                (flip_bits, checksum) = (law.flip_bits, law.checksum);
+                let mut draws = position.draws_of_copy(&self.philox, packet.copy);
+                // The first draw decided that the packet is selected.
+                draws.bits();
+                let bits = u64::from(packet.to - packet.from) * 8;
+                let is_changed = match law.change {
+                    Change::BitErrors(ratio) => Geometric::new(ratio).next(&mut draws) < bits,
+                    _ => true,
+                };
+                (change, checksum) = (is_changed.then(|| law.change.clone()), law.checksum);
             }
             // Bleaching removes marks as well.
             if !law.bleach.is_never() && happens(law.bleach, bleaching) {
                 ecn = Some(EcnChange::Bleach);
             }
-            if flip_bits > 0 || ecn == Some(EcnChange::Bleach) {
+            if change.is_some() || ecn == Some(EcnChange::Bleach) {
                 flow.counters.modified_packets += 1;
                 disposition.flags |= FLAG_MODIFIED;
             }
@@ -615,7 +682,7 @@ impl Engine {
                 philox: self.philox,
                 position,
                 copy: packet.copy,
-                flip_bits,
+                change,
                 checksum,
                 from: packet.from,
                 to: packet.to,
@@ -623,6 +690,7 @@ impl Engine {
         }
         flow.counters.sent_packets += 1;
         flow.counters.sent_bytes += u64::from(packet.length);
+        flow.counters.batched_packets += u64::from(packet.flags & BATCHED != 0);
         flow.counters.delayed_packets += u64::from(packet.flags & FLAG_DELAYED != 0);
         if packet.copy == 0 {
             if packet.index < flow.sent_to {
@@ -671,10 +739,12 @@ fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
         edit: 0,
         verdict,
         copy: packet.copy,
-        flags: packet.flags & !CAPABLE,
+        flags: packet.flags & !INTERNAL,
     }
 }
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod law_tests;
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The state of a flow's stages: its own, and that of its path, which flows may share.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_laws::{Chance, Draws, flow_hash};
 use weir_model::impairment::{
-    Checksum, Delay, Laws, LossLaw, OrderPolicy, PacketFacts, Rate, Region, RunningDelay, Stage,
+    Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OrderPolicy,
+    PacketFacts, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw,
 };
 
 use crate::counters::Counters;
@@ -20,6 +22,8 @@ pub(crate) enum Step {
     Duplicate,
     Rate,
     Delay,
+    Reorder,
+    Batch,
     /// The end of the list.
     End,
 }
@@ -37,13 +41,15 @@ pub(crate) struct StepLists {
     used: usize,
 }
 
+/// Stages that are steps: all but content.
+const STEPS: usize = Stage::COUNT - 1;
 /// Maximum number of steps in all lists, ends included: k of n stages have n!/(n − k)! orders. Rounded up
 /// to a power of two, so that a step is looked up without a bounds check.
 const MAX_STEPS: usize = {
     let (mut orders, mut k, mut sum) = (1, 0, 0);
-    while k <= Stage::COUNT {
+    while k <= STEPS {
         sum += orders * (k + 1);
-        orders *= Stage::COUNT - k;
+        orders *= STEPS - k;
         k += 1;
     }
     sum.next_power_of_two()
@@ -80,12 +86,14 @@ impl StepLists {
 }
 
 /// The content law of a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ContentLaw {
     pub(crate) chance: Chance,
-    pub(crate) flip_bits: u32,
+    pub(crate) change: Change,
     pub(crate) checksum: Checksum,
     region: Region,
+    offset: u32,
+    length: u32,
     /// Of the ECN field being cleared.
     pub(crate) bleach: Chance,
 }
@@ -94,13 +102,126 @@ impl ContentLaw {
     /// The range of a packet's bytes that the law may change, possibly empty.
     #[inline]
     pub(crate) fn region(&self, layers: &Layers) -> (u32, u32) {
-        match (self.checksum, self.region) {
+        let start = match (self.checksum, self.region) {
             // Any checksum lies after the start of the network header.
-            (Checksum::Checksum, _) | (_, Region::L3) => (layers.l3, layers.end),
-            (_, Region::L2) => (0, layers.end),
-            (_, Region::L4) => (layers.l4, layers.end),
-            (_, Region::Payload) => (layers.payload, layers.end),
+            (Checksum::Checksum, _) => return (layers.l3, layers.end),
+            (_, Region::L2) => 0,
+            (_, Region::L3) => layers.l3,
+            (_, Region::L4) => layers.l4,
+            (_, Region::Payload) => layers.payload,
+        };
+        let from = start.saturating_add(self.offset);
+        (from, from.saturating_add(self.length).min(layers.end))
+    }
+}
+
+/// The duplication of a flow.
+#[derive(Debug)]
+pub(crate) struct DuplicateStage {
+    /// Which packets: the same law twice, with the states for ordinary packets and for control traffic.
+    pub(crate) selects: [LossLaw; 2],
+    pub(crate) copies: u8,
+    /// Of the delay of each copy.
+    pub(crate) delays: Option<[TimingLaw; 2]>,
+}
+
+impl DuplicateStage {
+    fn of(config: &Duplicate) -> Option<Self> {
+        let law = config.selects()?;
+        let delays = config.delay.as_ref().map(|delay| [delay.start(), delay.start()]);
+        Some(Self { selects: [law.clone(), law], copies: config.copies, delays })
+    }
+}
+
+/// The reordering of a flow.
+#[derive(Debug)]
+pub(crate) struct ReorderStage {
+    /// Which packets move: the same law twice, with the states for ordinary packets and for control traffic.
+    pub(crate) selects: [LossLaw; 2],
+    pub(crate) distance: Distance,
+    /// Whether selected packets pass and the others wait.
+    pub(crate) ahead: bool,
+    pub(crate) timeout_ns: u64,
+}
+
+impl ReorderStage {
+    fn of(config: &Reorder) -> Option<Self> {
+        let law = config.selects()?;
+        let Reorder { distance, ahead, timeout, .. } = *config;
+        Some(Self { selects: [law.clone(), law], distance, ahead, timeout_ns: timeout.0 })
+    }
+}
+
+/// The batches of a flow.
+#[derive(Debug)]
+pub(crate) struct BatchStage {
+    /// The same law twice, with the states for ordinary packets and for control traffic.
+    laws: [BatchLaw; 2],
+    /// When the first packet reached it.
+    start_ns: Option<u64>,
+}
+
+impl BatchStage {
+    fn of(config: &Batch) -> Option<Self> {
+        let law = BatchLaw::of(config)?;
+        Some(Self { laws: [law.clone(), law], start_ns: None })
+    }
+
+    /// When the next packet leaves, which reaches the stage at `now_ns`; on the engine's clock.
+    #[inline]
+    pub(crate) fn release(
+        &mut self,
+        now_ns: u64,
+        bytes: u32,
+        is_control: bool,
+        draws: &mut Draws,
+    ) -> Release {
+        let start_ns = *self.start_ns.get_or_insert(now_ns);
+        let packet = PacketFacts { elapsed_ns: now_ns.saturating_sub(start_ns), bytes };
+        let on_clock = |elapsed_ns: u64| start_ns.saturating_add(elapsed_ns);
+        match self.laws[usize::from(is_control)].release(&packet, draws) {
+            Release::Complete => Release::Complete,
+            Release::Before(elapsed_ns) => Release::Before(on_clock(elapsed_ns)),
+            Release::At(elapsed_ns) => Release::At(on_clock(elapsed_ns)),
         }
+    }
+}
+
+/// Packets of a flow that wait for others, oldest first. Each has a time at which it leaves at the latest.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) list: List,
+    /// When its timer fires; there is one as long as packets wait.
+    pub(crate) timer_ns: Option<u64>,
+}
+
+impl Group {
+    const EMPTY: Group = Group { list: List::EMPTY, timer_ns: None };
+}
+
+/// Counts of packets that reordering compares.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Packets that others wait for, so far.
+    pub(crate) passed: u64,
+    /// For each waiting packet, oldest first: the count at which it leaves.
+    pub(crate) leave_at: VecDeque<u64>,
+}
+
+/// The groups of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupKind {
+    Reorder,
+    Batch,
+}
+
+/// Number of groups of a flow: of each kind one for ordinary packets and one for control traffic.
+pub(crate) const GROUPS: usize = 4;
+
+impl GroupKind {
+    /// The place of a group among those of its flow.
+    pub(crate) fn place(self, is_control: bool) -> usize {
+        2 * usize::from(self == GroupKind::Batch) + usize::from(is_control)
     }
 }
 
@@ -125,7 +246,13 @@ pub(crate) struct Flow {
     pub(crate) marks: bool,
     /// When the first packet reached the law.
     pub(crate) loss_start_ns: Option<u64>,
-    pub(crate) duplicate: Chance,
+    pub(crate) duplicate: Option<DuplicateStage>,
+    pub(crate) reorder: Option<ReorderStage>,
+    pub(crate) batch: Option<BatchStage>,
+    /// Packets that wait for others, by [`GroupKind::place`]. They stay there when the laws change.
+    pub(crate) groups: [Group; GROUPS],
+    /// Of reordering: of ordinary packets and of control traffic.
+    pub(crate) places: [Places; 2],
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
     /// The current laws.
@@ -148,7 +275,11 @@ impl Flow {
             loss: [None, None],
             marks: false,
             loss_start_ns: None,
-            duplicate: Chance::new(0.0),
+            duplicate: None,
+            reorder: None,
+            batch: None,
+            groups: [const { Group::EMPTY }; GROUPS],
+            places: Default::default(),
             content: None,
             path: 0,
             laws: Laws::default(),
@@ -156,8 +287,8 @@ impl Flow {
         }
     }
 
-    /// Applies laws. `shared` has the rate and delay of the flow's path, its own or an aggregate's. An
-    /// unchanged loss law keeps its state.
+    /// Applies laws. `shared` has the rate and delay of the flow's path, its own or an aggregate's.
+    /// Unchanged laws keep their state.
     pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32, lists: &mut StepLists) {
         // Equal paths are the same path, so that another path means another rate or delay.
         let is_first = self.laws_version == 0;
@@ -167,21 +298,32 @@ impl Flow {
             self.loss_start_ns = None;
         }
         self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
-        let copies = laws.duplicate.as_ref().map_or(0.0, |duplicate| duplicate.percentage);
-        self.duplicate = Chance::percent(copies);
+        if self.laws.duplicate != laws.duplicate {
+            self.duplicate = laws.duplicate.as_ref().and_then(DuplicateStage::of);
+        }
+        if self.laws.reorder != laws.reorder {
+            self.reorder = laws.reorder.as_ref().and_then(ReorderStage::of);
+        }
+        if self.laws.batch != laws.batch {
+            self.batch = laws.batch.as_ref().and_then(BatchStage::of);
+        }
         self.content = laws.content.as_ref().map(|content| ContentLaw {
             chance: Chance::percent(content.percentage),
-            flip_bits: content.flip_bits,
+            change: content.change(),
             checksum: content.checksum,
             region: content.region,
+            offset: content.offset,
+            length: content.length.unwrap_or(u32::MAX),
             bleach: Chance::percent(content.bleach_ecn_percentage),
         });
         self.path = path;
         let step = |stage| match stage {
             Stage::Loss => self.loss[0].as_ref().map(|_| Step::Loss),
-            Stage::Duplicate => (!self.duplicate.is_never()).then_some(Step::Duplicate),
+            Stage::Duplicate => self.duplicate.as_ref().map(|_| Step::Duplicate),
             Stage::Rate => shared.rate.as_ref().map(|_| Step::Rate),
             Stage::Delay => shared.delay.as_ref().map(|_| Step::Delay),
+            Stage::Reorder => self.reorder.as_ref().map(|_| Step::Reorder),
+            Stage::Batch => self.batch.as_ref().map(|_| Step::Batch),
             Stage::Content => None,
         };
         let steps: Vec<Step> = laws.stages().into_iter().filter_map(step).collect();

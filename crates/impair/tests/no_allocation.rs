@@ -76,12 +76,20 @@ fn a_warm_engine_does_not_allocate() {
         name = "f"
         filter = { destination_port = 6 }
         a_to_b = "loss list(packets=3 7-9, every=20), delay values(1ms, 2ms, 3ms) allow"
+        [[flow]]
+        name = "g"
+        filter = { destination_port = 7 }
+        a_to_b = "duplicate 20% copies 2 after exponential(mean=1ms), reorder 20% by 4packets, batch 3 within 5ms"
+        [[flow]]
+        name = "h"
+        filter = { destination_port = 8 }
+        a_to_b = "reorder every 3 by 2packets ahead, batch every 1ms packets 300, corrupt 50% repair set 00ff"
         [other]
         a_to_b = { delay = { uniform = { min = "1ms", max = "2ms" }, order = "max" } }
     "#;
     let config = Impairment::parse(file).expect("the file above");
     let mut engine = Engine::new(&config, Direction::Forward).expect("as checked");
-    let frames: Vec<Vec<u8>> = (0..8).map(frame).collect();
+    let frames: Vec<Vec<u8>> = (0..10).map(frame).collect();
     let mut metas = Vec::with_capacity(32);
     let mut dispositions = Vec::with_capacity(4096);
     let mut now = 0u64;
@@ -92,7 +100,7 @@ fn a_warm_engine_does_not_allocate() {
             dispositions.clear();
             for i in 0..32 {
                 now += 1_000;
-                metas.push(engine.meta(i, now, &frames[((i + round) % 8) as usize]));
+                metas.push(engine.meta(i, now, &frames[((i + round) % 10) as usize]));
             }
             engine.step(now, &metas, &mut dispositions);
             queued = queued.max(engine.held_packets());

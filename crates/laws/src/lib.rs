@@ -6,7 +6,7 @@
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`DrawPosition`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`Chance`], [`WeightedChoice`], [`choose`], [`normal_quantile`], [`QuantileTable`], [`Copula`]: decisions, choices and quantiles that
+//! * [`Chance`], [`WeightedChoice`], [`choose`], [`normal_quantile`], [`QuantileTable`], [`Copula`], [`Geometric`]: decisions, choices and quantiles that
 //!   round alike on every machine;
 //! * [`clamped_moments`]: mean and standard deviation of what such draws give.
 //!
@@ -24,6 +24,7 @@
 mod chance;
 mod copula;
 mod draws;
+mod geometric;
 mod moments;
 #[doc(hidden)]
 pub mod mutation;
@@ -40,6 +41,7 @@ mod weighted;
 pub use chance::{Chance, choose};
 pub use copula::Copula;
 pub use draws::{Direction, DrawPosition, Draws, flow_hash};
+pub use geometric::Geometric;
 pub use moments::clamped_moments;
 pub use philox::Philox;
 pub use quantile::{normal_quantile, open_unit_interval};

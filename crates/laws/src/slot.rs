@@ -11,6 +11,10 @@ pub const DELAY: u8 = 3;
 pub const CONTENT: u8 = 4;
 /// Clearing of the ECN field.
 pub const BLEACH: u8 = 5;
+/// Reordering.
+pub const REORDER: u8 = 6;
+/// Time slots.
+pub const BATCH: u8 = 7;
 /// Payload sizes of a generated flow.
 pub const SIZE: u8 = 16;
 /// Intervals between packets of a generated flow.

@@ -104,6 +104,11 @@ mod tests {
             "loss conditional(1, 30, 50), delay values(1ms, 2ms, 3ms)",
             "loss random_burst(start_percentage=1, min=2, max=3), delay ramp(from=1ms, to=2ms, duration=1s)",
             "loss pattern(lost=00101, at_end=stop), delay student(degrees=3, location=5ms, scale=1ms)",
+            "duplicate 5% 25% copies 3 after exponential(mean=5ms), reorder every 3 by 2packets ahead within 9ms, batch 9 within 5ms",
+            "duplicate every 2 after 5ms, reorder 5% 50% by 9ms, batch slots(interval=uniform(min=1ms, max=9ms), bytes=9K)",
+            "corrupt 5% repair set 2e/fc at l3+1:9, loss 1%",
+            "corrupt 5% random 3 at l2:9, duplicate 1%",
+            "corrupt 5% ber 1e-3, corrupt 5% swap 2",
             "loss ber 1e-6, delay step(from=1ms, to=2ms, at=1s)",
         ] {
             mutate(seed.as_bytes(), fuzz_laws);

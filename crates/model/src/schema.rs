@@ -279,7 +279,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(with_laws, 2);
+        assert_eq!(with_laws, 5);
     }
 
     /// All slots and counters have a stage of the engine.

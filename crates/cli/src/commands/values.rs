@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::content::Content;
-use weir_model::impairment::Prefix;
+use weir_model::impairment::{Laws, Prefix};
 use weir_model::names::is_device;
 use weir_model::plan::{
     DataPorts, HeaderFormat, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
@@ -61,27 +61,47 @@ pub(crate) fn spacing(text: &str) -> Result<Spacing, ModelError> {
     law(text, "spacing")
 }
 
-/// A law, or `@FILE`: values between white space, read here, so that a server never opens a file by name.
+/// A law, or `@FILE`.
 fn law<L: FromStr<Err = ModelError>>(text: &str, field: &str) -> Result<L, ModelError> {
     let parsed = |text: &str| text.parse::<L>().map_err(|error| without_field(error, field));
-    let Some(path) = text.strip_prefix('@') else { return parsed(text) };
+    match text.strip_prefix('@') {
+        None => parsed(text),
+        Some(path) => parsed(&values_of(path, field)?),
+    }
+}
+
+/// Laws of the emulator in one line, in which `@FILE` is a law with the values of a file.
+pub(crate) fn laws(text: &str) -> Result<Laws, ModelError> {
+    let (mut laws, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once('@') {
+        let end = behind.find(|c: char| c.is_whitespace() || matches!(c, ',' | ')'));
+        let (path, next) = behind.split_at(end.unwrap_or(behind.len()));
+        laws += before;
+        laws += &values_of(path, "laws")?;
+        rest = next;
+    }
+    (laws + rest).parse()
+}
+
+/// The law of the values in a file, which are between white space. They are read here, so that a server never opens a file by name.
+fn values_of(path: &str, field: &str) -> Result<String, ModelError> {
     let refused = |given: String| ModelError::Field {
         field: field.into(),
         given,
         accepted: "@FILE with up to 10000 values between white space, at most 1M".into(),
     };
-    let read = |path: &str| {
+    let read = || {
         let mut text = String::new();
         let file = std::fs::File::open(path)?;
         file.take(MAX_VALUES_FILE + 1).read_to_string(&mut text)?;
         Ok(text)
     };
-    let values = read(path).map_err(|error: std::io::Error| refused(format!("{text}: {error}")))?;
+    let values = read().map_err(|error: std::io::Error| refused(format!("@{path}: {error}")))?;
     if values.len() as u64 > MAX_VALUES_FILE {
-        return Err(refused(format!("{text}, a larger file")));
+        return Err(refused(format!("@{path}, a larger file")));
     }
     let values: Vec<&str> = values.split_whitespace().collect();
-    parsed(&format!("values({})", values.join(", ")))
+    Ok(format!("values({})", values.join(", ")))
 }
 
 /// The error of a law without the field that holds the law, in whose place the flag is named.
@@ -598,6 +618,25 @@ mod tests {
         assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload"));
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload"));
+    }
+
+    #[test]
+    fn laws_of_the_emulator_take_values_from_files() {
+        let path = std::env::temp_dir().join(format!("weir-delays-{}", std::process::id()));
+        let at = format!("@{}", path.display());
+        std::fs::write(&path, "1ms 20ms\n5ms\n").unwrap();
+        for (given, meant) in [
+            (format!("delay {at} allow, loss 1%"), "loss 1%, delay values(1ms, 20ms, 5ms) allow"),
+            (
+                format!("loss outage(interval={at}, duration=1s)"),
+                "loss outage(duration=1s, interval=values(1ms, 20ms, 5ms))",
+            ),
+        ] {
+            assert_eq!(laws(&given).unwrap().to_string(), meant, "{given}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let refused = laws(&format!("delay {at}"));
+        assert!(matches!(&refused, Err(ModelError::Field { field, .. }) if field == "laws"));
     }
 
     #[test]

@@ -48,9 +48,9 @@ const LINES: &[&str] = &[
     "impair a b delay 100ms",
     "impair add dev eth0 root netem delay 100ms",
     "impair a b --both 'delay 100ms 10ms 25%'",
-    "impair a b --both 'duplicate 1% 25%'",
+    "impair a b --both 'corrupt 1% 25%'",
     "impair a b --both 'loss 200%'",
-    "impair a b --both 'reorder 25% 50%'",
+    "impair a b --both 'delay 10ms reorder 25% 50%'",
     // Values.
     "test h --shape frob",
     "test h --rr --bidir",

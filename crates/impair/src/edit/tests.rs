@@ -1,7 +1,7 @@
 use super::*;
 use crate::key::tests::udp_frame;
 use weir_laws::Direction;
-use weir_model::impairment::Region;
+use weir_model::impairment::{Laws, Region};
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Network, Packet};
 
@@ -15,7 +15,8 @@ fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: 
     };
     let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet };
     let philox = Philox::new(1);
-    Edit { ecn: None, philox, position, copy: 0, flip_bits, checksum, from, to: layers.end }
+    let change = Some(Change::Flip(flip_bits));
+    Edit { ecn: None, philox, position, copy: 0, change, checksum, from, to: layers.end }
 }
 
 /// A frame of each protocol with correct checksums.
@@ -220,4 +221,84 @@ fn a_datagram_without_checksum_stays_without() {
         assert!(edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got));
         assert!(got[40..42] != [0, 0] && got[40..42] != [0xff, 0xff]);
     }
+}
+
+/// The edit of a change in one line, such as `repair swap 2 at l3`.
+fn changing(text: &str, packet: u64, frame: &[u8]) -> Edit {
+    let laws: Laws = format!("corrupt 100% {text}").parse().unwrap();
+    let content = laws.content.unwrap();
+    let plain = edit(packet, 1, content.checksum, content.region, frame);
+    let from = plain.from + content.offset;
+    let to = content.length.map_or(plain.to, |length| plain.to.min(from + length));
+    Edit { change: Some(content.change()), from, to, ..plain }
+}
+
+#[test]
+fn bytes_are_changed_in_their_place() {
+    for frame in frames() {
+        let layers = Key::of_frame(&frame).1;
+        let payload = layers.payload as usize;
+        for packet in 0..200 {
+            for (text, bytes) in [("repair random 2", 2), ("repair random 1 at l4:2", 1)] {
+                let mut got = frame.clone();
+                assert!(changing(text, packet, &frame).apply(&mut got));
+                assert!(sound(&got), "{text} {packet} {frame:x?} {got:x?}");
+                let from = if text.contains("l4") { layers.l4 as usize } else { payload };
+                let region = from..layers.end as usize;
+                let is_sum = |at: &usize| {
+                    let sums = Sums::of(&frame);
+                    sums.transport.is_some_and(|(_, _, sum)| (sum..sum + 2).contains(at))
+                };
+                let changed = region.filter(|at| !is_sum(at) && frame[*at] != got[*at]).count();
+                assert_eq!(changed, bytes, "{text}");
+            }
+            let mut got = frame.clone();
+            let changed = changing("repair swap 1", packet, &frame).apply(&mut got);
+            // The last two bytes of "odd" are the same.
+            assert_eq!(changed, got != frame);
+            assert!(sound(&got));
+            let sorted = |bytes: &[u8]| {
+                let mut bytes = bytes[payload..].to_vec();
+                bytes.sort_unstable();
+                bytes
+            };
+            assert_eq!(sorted(&got), sorted(&frame));
+        }
+        let mut got = frame.clone();
+        assert!(changing("repair set ff/0f at payload+1", 0, &frame).apply(&mut got));
+        assert!(sound(&got));
+        assert_eq!(got[payload + 1], frame[payload + 1] | 0x0f);
+        assert!(!changing("repair set ff/0f at payload+1", 0, &frame).apply(&mut got));
+        // The bytes end with the range.
+        let mut got = frame.clone();
+        assert!(changing("leave set ffff at payload:1", 0, &frame).apply(&mut got));
+        assert_eq!((got[payload], got[payload + 1]), (0xff, frame[payload + 1]));
+    }
+}
+
+#[test]
+fn a_field_is_set_by_its_mask() {
+    let frame = frames().into_iter().find(|frame| frame[12..14] == [8, 0]).unwrap();
+    let mut got = frame.clone();
+    // The code point EF, and a hop limit of 1.
+    assert!(changing("repair set b8/fc at l3+1", 0, &frame).apply(&mut got));
+    assert!(changing("repair set 01 at l3+8", 0, &frame).apply(&mut got));
+    assert!(sound(&got));
+    assert_eq!((Key::of_frame(&got).0.dscp, got[22]), (46, 1));
+}
+
+#[test]
+fn bit_errors_have_their_ratio() {
+    let frame = udp_frame((1, 2), &[0; 1000]);
+    let mut errors = 0;
+    for packet in 0..2000 {
+        let mut got = frame.clone();
+        let changed = changing("leave ber 1e-3", packet, &frame).apply(&mut got);
+        assert_eq!(changed, got != frame);
+        assert_eq!(got[..42], frame[..42]);
+        errors += flipped(&frame, &got);
+    }
+    // 16 000 of 16 million bits: ± 6.2 standard deviations.
+    let bound = 6.2 * 16_000f64.sqrt();
+    assert!((f64::from(errors) - 16_000.0).abs() < bound, "{errors}");
 }

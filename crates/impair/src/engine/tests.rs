@@ -831,7 +831,21 @@ const GOLDEN: [u64; 5] = [
 
 fn laws() -> impl Strategy<Value = String> {
     let loss = prop::sample::select(vec!["", "loss 9%, ", "loss 20% run 3, ", "loss every 5, "]);
-    let duplicate = prop::sample::select(vec!["", "duplicate 20%, "]);
+    let duplicate = prop::sample::select(vec![
+        "",
+        "duplicate 20%, ",
+        "duplicate every 3 copies 2, ",
+        "duplicate 20% 50% after 0ms..2ms, ",
+    ]);
+    let groups = prop::sample::select(vec![
+        "",
+        "",
+        ", reorder 20% by 2packets within 2ms",
+        ", reorder every 3 by 900us",
+        ", reorder every 4 by 2packets ahead within 3ms",
+        ", batch 3 within 1ms",
+        ", reorder 30%, batch every 1ms packets 2",
+    ]);
     let rate = prop::sample::select(vec![
         "",
         "rate 5M queue 9packets, ",
@@ -853,7 +867,8 @@ fn laws() -> impl Strategy<Value = String> {
         ", order delay rate loss",
         ", order rate loss",
     ]);
-    (loss, duplicate, rate, delay, order).prop_map(|(a, b, c, d, e)| format!("{a}{b}{c}{d}{e}"))
+    (loss, duplicate, rate, delay, groups, order)
+        .prop_map(|(a, b, c, d, e, f)| format!("{a}{b}{c}{d}{e}{f}"))
 }
 
 proptest! {
@@ -886,7 +901,7 @@ proptest! {
         let sent = sent(&dispositions);
         prop_assert!(sent.iter().all(|f| f.at_ns >= f.arrived_ns));
         prop_assert!(sent.is_sorted_by_key(|f| f.at_ns));
-        if !text.contains("allow") {
+        if !["allow", "reorder", "after"].iter().any(|word| text.contains(word)) {
             prop_assert!(sent.is_sorted_by_key(|f| (f.index, f.copy)));
             prop_assert_eq!(c.reordered_packets, 0);
         }
@@ -909,7 +924,7 @@ proptest! {
         gaps in prop::collection::vec(0u64..2_000_000, 1..200),
     ) {
         let text = text.replace("rate 5M queue 9packets, ", "").replace("rate 100M, ", "").replace("rate 20M queue 1ms, ", "");
-        let text = format!("rate 9M queue 100packets, {}, order delay loss rate", text.split(", order").next().unwrap());
+        let text = format!("rate 9M queue 100packets, {}, order delay batch loss rate", text.split(", order").next().unwrap());
         let mut t = 0;
         let metas: Vec<Meta> = gaps.iter().zip(0..).map(|(gap, i)| { t += gap; Meta::opaque(i, t, 500) }).collect();
         let dispositions = feed(&mut engine(&text), &metas);

@@ -72,8 +72,9 @@ counters! {
     lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law.";
     duplicated_packets, "duplicated", Some(Stage::Duplicate), "Copies made.";
     delayed_packets, "delayed", Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
+    batched_packets, "batched", Some(Stage::Batch), "Packets forwarded after waiting in a batch or for a time slot.";
     modified_packets, "corrupted", Some(Stage::Content), "Packets forwarded with changed content.";
-    reordered_packets, "reordered", Some(Stage::Delay), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
+    reordered_packets, "reordered", Some(Stage::Reorder), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
     marked_packets, "marked", Some(Stage::Loss), "Packets marked with ECN Congestion Experienced instead of dropped.";
     queue_dropped_packets, "tail-dropped", Some(Stage::Rate), "Packets dropped because the planned queue was full.";
     unplanned_dropped_packets, "dropped unplanned", None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";

@@ -12,11 +12,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::batch::Batch;
 use super::content::Content;
 use super::delay::Delay;
 use super::duplicate::Duplicate;
 use super::loss::Loss;
 use super::rate::Rate;
+use super::reorder::Reorder;
 use super::slot::Slot;
 use super::text::TermName;
 use crate::ModelError;
@@ -148,6 +150,10 @@ stages! {
     Rate = rate: Rate;
     /// Delay and jitter.
     Delay = delay: Delay;
+    /// Reordering.
+    Reorder = reorder: Reorder, behind Delay;
+    /// Accumulation and time slots.
+    Batch = batch: Batch;
     /// Change of content.
     Content = content: Content;
 }
@@ -176,7 +182,10 @@ impl Laws {
 
     /// The number of tables that the laws draw from.
     pub(super) fn tables(&self) -> usize {
-        self.loss.as_ref().map_or(0, Loss::tables) + self.delay.as_ref().map_or(0, Delay::tables)
+        self.loss.as_ref().map_or(0, Loss::tables)
+            + self.duplicate.as_ref().map_or(0, Duplicate::tables)
+            + self.delay.as_ref().map_or(0, Delay::tables)
+            + self.batch.as_ref().map_or(0, Batch::tables)
     }
 
     /// Checks every slot; `at` is the path of these laws in the document.

@@ -12,6 +12,7 @@
 //! # Ok::<(), weir_model::ModelError>(())
 //! ```
 
+mod batch;
 mod content;
 mod count;
 mod counters;
@@ -22,6 +23,7 @@ mod loss;
 pub mod profiles;
 mod rate;
 mod reading;
+mod reorder;
 mod slot;
 mod text;
 mod time;
@@ -30,6 +32,7 @@ mod value;
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
 pub use crate::law::{Law, PacketFacts, Running};
+pub use batch::{Accumulate, Batch, BatchLaw, Release, Slots};
 pub use content::*;
 pub use count::{Count, CountLaw, Packets};
 pub use counters::{COUNTERS, Counter, Counters};
@@ -38,6 +41,7 @@ pub use duplicate::Duplicate;
 pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use rate::*;
+pub use reorder::{Distance, Reorder};
 pub use time::{Time, Timing, TimingLaw};
 pub use value::{
     EtherType, PacketNumbers, Percentages, Periods, Prefix, Prefixes, Protocol, QueueLimit, Ranges,

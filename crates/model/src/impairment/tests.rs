@@ -256,13 +256,19 @@ fn filters_of_each_side() {
 #[test]
 fn order_is_completed() {
     let laws: Laws = "order delay rate".parse().unwrap();
-    use Stage::{Content, Delay, Duplicate, Loss, Rate};
-    assert_eq!(laws.stages(), [Delay, Rate, Loss, Duplicate, Content]);
+    use Stage::{Batch, Content, Delay, Duplicate, Loss, Rate, Reorder};
+    assert_eq!(laws.stages(), [Delay, Reorder, Rate, Loss, Duplicate, Batch, Content]);
     // Duplication immediately follows loss unless an order names it.
     let stages = |text: &str| text.parse::<Laws>().unwrap().stages();
-    assert_eq!(stages("order loss delay"), [Loss, Duplicate, Delay, Rate, Content]);
-    assert_eq!(stages("order duplicate delay"), [Duplicate, Delay, Loss, Rate, Content]);
-    assert_eq!(stages("order rate duplicate loss"), [Rate, Duplicate, Loss, Delay, Content]);
+    assert_eq!(stages("order loss delay"), [Loss, Duplicate, Delay, Reorder, Rate, Batch, Content]);
+    assert_eq!(
+        stages("order duplicate delay"),
+        [Duplicate, Delay, Reorder, Loss, Rate, Batch, Content]
+    );
+    assert_eq!(
+        stages("order rate duplicate loss"),
+        [Rate, Duplicate, Loss, Delay, Reorder, Batch, Content]
+    );
     assert_eq!(Laws::default().stages(), Stage::DEFAULT_ORDER);
 }
 

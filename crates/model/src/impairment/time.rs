@@ -10,7 +10,7 @@ use weir_laws::Draws;
 
 use crate::ModelError;
 use crate::law::distribution::{Drawn, Moments, Quantity, Rule, Source};
-use crate::law::{Law, Running, choice_of_laws};
+use crate::law::{Law, Running, Words, choice_of_laws};
 use crate::units::Span;
 
 const TIME_FORM: &str = "a time with its unit, such as 100us, 20ms or 1.5s";
@@ -151,6 +151,11 @@ choice_of_laws! {
 }
 
 impl Timing {
+    /// Reads the law from the words of a term.
+    pub(super) fn of_words(words: &mut Words) -> Result<Self, ModelError> {
+        Self::read(words)
+    }
+
     /// Its moments after clamping, ns.
     pub(super) fn moments(&self) -> Moments {
         self.rule().moments()

@@ -51,7 +51,7 @@ macro_rules! word_serde {
     };
 }
 
-fn whole(text: &str) -> Option<u32> {
+pub(super) fn whole(text: &str) -> Option<u32> {
     let text = text.trim();
     match text.strip_prefix("0x") {
         Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
@@ -59,6 +59,8 @@ fn whole(text: &str) -> Option<u32> {
         _ => None,
     }
 }
+
+pub(super) use word_serde;
 
 /// Whole numbers as inclusive ranges: `5060`, `5060-5090`, `80,443,8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]

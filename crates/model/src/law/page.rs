@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use schemars::Schema;
 use serde_json::Value;
 
-use crate::impairment::{Count, Delay, Loss, Timing};
+use crate::impairment::{Batch, Count, Delay, Duplicate, Loss, Reorder, Timing};
 use crate::plan::{Size, Spacing};
 
 /// The page of laws that sizes, intervals, delays and other quantities share.
@@ -87,6 +87,16 @@ fn stage(slot: &str, laws: &[(&str, Schema)], short: &[&[&str]]) -> String {
     out
 }
 
+/// The fields of a stage without laws to choose from.
+fn fields(schema: &Schema) -> String {
+    let mut out = String::from("| field | meaning |\n| --- | --- |\n");
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, of) in properties.into_iter().flatten() {
+        out += &format!("| `{name}` | {} |\n", text(of));
+    }
+    out
+}
+
 /// Compares a part of a page with its declarations; `WEIR_BLESS=1` rewrites it.
 fn is_current(page: &str, part: &str, table: &str) {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
@@ -106,5 +116,8 @@ fn is_current(page: &str, part: &str, table: &str) {
 fn the_schema_of_laws_is_documented() {
     is_current(SHARED, "laws", &table());
     is_current(EMULATOR, "loss", &stage("loss", &Loss::laws(), &Loss::SHORT_FORMS));
+    is_current(EMULATOR, "duplicate", &fields(&schemars::schema_for!(Duplicate)));
+    is_current(EMULATOR, "reorder", &fields(&schemars::schema_for!(Reorder)));
+    is_current(EMULATOR, "batch", &stage("batch", &Batch::laws(), &Batch::SHORT_FORMS));
     is_current(EMULATOR, "delay", &stage("delay", &Delay::laws(), &Delay::SHORT_FORMS));
 }

@@ -1148,6 +1148,20 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Packets are queued until a number of them has arrived or a time has passed, and then leave together. */
+        Accumulate: {
+            /**
+             * Format: uint64
+             * @description Number of packets of a batch, 2 to 1 000 000.
+             * @example 10
+             */
+            packets: number;
+            /**
+             * @description Maximum time that the first packet of a batch waits, above 0, up to 60 s.
+             * @example 50ms
+             */
+            timeout: components["schemas"]["Span"];
+        };
         /** @description Consecutive flows that share one rate and queue, and one delay law, in each direction. */
         Aggregate: {
             /** @description Rate and delay from A to B. */
@@ -1254,6 +1268,29 @@ export interface components {
          * @example 4096+8
          */
         Alignment: string;
+        /** @description Two values in turn. Uses no draws. */
+        Alternate: {
+            /**
+             * @description The first value.
+             * @example 1ms
+             */
+            first: components["schemas"]["Span"];
+            /**
+             * Format: uint32
+             * @description How often the first occurs before the second, 1 to 1 000 000. Absent: 1.
+             */
+            first_count?: number;
+            /**
+             * @description The second value.
+             * @example 20ms
+             */
+            second: components["schemas"]["Span"];
+            /**
+             * Format: uint32
+             * @description How often the second occurs before the first, 1 to 1 000 000. Absent: 1.
+             */
+            second_count?: number;
+        };
         /** @description Any JSON. */
         AnyJson: unknown;
         /** @description The result of a change. */
@@ -1270,6 +1307,14 @@ export interface components {
             /** @description Its seed; a new one was drawn if the configuration had none. */
             seed: components["schemas"]["Seed"];
         };
+        /**
+         * @description What follows the last value of a sequence.
+         *
+         *     - `wrap`: The first value.
+         *     - `bounce`: The value before the last.
+         * @enum {string}
+         */
+        AtEnd: "wrap" | "bounce";
         /** @description A requested change. */
         AuditEntry: {
             /** @description Address of the client. */
@@ -1294,6 +1339,13 @@ export interface components {
             entries: components["schemas"]["AuditEntry"][];
             /** @description The log file. */
             file?: string | null;
+        };
+        /** @description The slot of batches. Exactly one law is set. */
+        Batch: {
+            /** @description Packets are queued until a number of them has arrived or a time has passed, and then leave together. */
+            accumulate?: components["schemas"]["Accumulate"] | null;
+            /** @description Packets wait for the next time slot; each slot takes a limited number of packets and bytes. */
+            slots?: components["schemas"]["Slots"] | null;
         };
         /**
          * @description Which values of a metric are better.
@@ -1335,6 +1387,33 @@ export interface components {
              */
             target: string;
         };
+        /** @description A burst of a fixed number of lost packets, once or repeatedly. */
+        Burst: {
+            /**
+             * Format: uint64
+             * @description Number of packets before the first burst. Absent: 0.
+             * @example 1000
+             */
+            after?: number;
+            /**
+             * Format: uint64
+             * @description Number of packets from the start of a burst to the start of the next, above `length`. Absent: there is one burst.
+             * @example 10000
+             */
+            every?: number | null;
+            /**
+             * Format: uint64
+             * @description Number of consecutively lost packets, at least 1.
+             * @example 5
+             */
+            length: number;
+        };
+        /**
+         * @description bytes as hexadecimal digits, optionally with a mask: 00ff or 2e/fc
+         * @example 00ff
+         * @example 2e/fc
+         */
+        BytePattern: string | number;
         /**
          * @description whole bytes such as 1460, 64K or 1M (K is 1024)
          * @example 1M
@@ -1437,6 +1516,23 @@ export interface components {
          * @example burst:8
          */
         CatchUp: string;
+        /** @description Cauchy values. They have no mean: sizes and intervals require `max`. */
+        Cauchy: {
+            /**
+             * @description Median.
+             * @example 10ms
+             */
+            location: components["schemas"]["Span"];
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+            /**
+             * @description Half of the distance between the quartiles, above 0.
+             * @example 1ms
+             */
+            scale: components["schemas"]["Span"];
+        };
         /** @description A chart of a table. */
         ChartSpec: {
             /**
@@ -1694,7 +1790,7 @@ export interface components {
             /**
              * Number of flows
              * Format: uint32
-             * @description Number of such flows, 1 to 100 000.
+             * @description Number of such flows, 1 to 200 000.
              * @default 1
              */
             count: number;
@@ -1795,11 +1891,6 @@ export interface components {
              */
             leave_after?: components["schemas"]["Span"] | null;
             /**
-             * Volume of the first object
-             * @description Volume of the first object of a page, 1 byte to 1 TiB: a size, or a law of sizes. Absent: as `volume`, which is that of the others.
-             */
-            main_volume?: components["schemas"]["SizeLaw"] | null;
-            /**
              * Concurrent transfers
              * Format: uint32
              * @description Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
@@ -1833,11 +1924,6 @@ export interface components {
              */
             no_half_close?: boolean;
             /**
-             * Objects of a page
-             * @description Number of objects of a page, 1 to 1000: a number, or a law of sizes with its bounds. A user transfers the first object, then the others at the same time, and pauses when the last one has arrived. Absent: each transfer is by itself.
-             */
-            objects?: components["schemas"]["SizeLaw"] | null;
-            /**
              * Transactions in progress
              * Format: uint32
              * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
@@ -1849,12 +1935,6 @@ export interface components {
              * @description Stop after this many datagrams, writes or transactions.
              */
             packets?: number | null;
-            /**
-             * Connections for a page
-             * Format: uint32
-             * @description Maximum number of connections of a user at the same time for the objects of a page, 1 to 64. Absent: 6.
-             */
-            page_connections?: number | null;
             /**
              * Pause between transfers
              * @description Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
@@ -1974,27 +2054,69 @@ export interface components {
              */
             zero_copy?: boolean;
         };
-        /** @description The slot of content: bit flips. */
+        /** @description The slot of content: changes of bits and bytes, and clearing of the ECN field. At most one change is set. */
         Content: {
             /**
-             * @description What happens to checksums.
+             * Format: double
+             * @description Probability that a bit is flipped, for each bit of these packets, above 0 to 0.1.
+             * @example 0.000001
+             */
+            bit_error_ratio?: number | null;
+            /**
+             * Cleared ECN field
+             * Format: double
+             * @description Percentage of packets whose ECN field is cleared, as some routers do (bleaching). Packets that are not ECN-capable are not changed.
+             * @example 100
+             */
+            bleach_ecn_percentage?: number;
+            /**
+             * @description What happens to checksums. `checksum` needs `flip_bits`.
              * @default leave
              */
             checksum: components["schemas"]["Checksum"];
             /**
              * Format: uint32
-             * @description Bits flipped in each of these packets, 1 to 64, at different random positions.
-             * @default 1
+             * @description Number of bits that are flipped in each of these packets, 1 to 64, at different random positions. Without another change: 1.
+             * @example 1
              */
-            flip_bits: number;
+            flip_bits?: number | null;
+            /**
+             * Format: uint32
+             * @description Number of bytes that may be changed, from there on, at least 1. Absent: to the end of the packet.
+             * @example 4
+             */
+            length?: number | null;
+            /**
+             * Format: uint32
+             * @description Number of bytes from the start of the region to the first byte that may be changed.
+             * @example 8
+             */
+            offset?: number;
             /**
              * Format: double
              * @description Percentage of packets that are changed. A packet without bytes in the region is not changed.
              * @example 1
              */
             percentage: number;
-            /** @description Where bits may be flipped. */
+            /**
+             * Format: uint32
+             * @description Number of bytes that get other, random values in each of these packets, 1 to 64, at different random positions.
+             * @example 4
+             */
+            random_bytes?: number | null;
+            /** @description Where bytes may be changed. */
             region?: components["schemas"]["Region"];
+            /**
+             * @description Bytes that are set in each of these packets, from the first byte of the region and offset on: up to 64, as hexadecimal digits, optionally with a mask.
+             * @example b8/fc
+             */
+            set?: components["schemas"]["BytePattern"] | null;
+            /**
+             * Format: uint32
+             * @description Number of pairs of neighbouring bytes that are swapped in each of these packets, 1 to 64, at different random positions.
+             * @example 1
+             */
+            swap_bytes?: number | null;
         };
         /**
          * @description random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, prbs:N with N of 9, 11, 15, 20, 23, 29 or 31, or file (the bytes of a file that the client reads)
@@ -2006,39 +2128,38 @@ export interface components {
          * @example prbs:15
          */
         Content2: string;
-        /** @description Use of one processor. */
-        CoreUse: {
-            /**
-             * Format: uint32
-             * @description Its number.
-             * @default 0
-             */
-            core: number;
+        /** @description Correlated losses with a given mean: after a lost packet the next one is lost more often. */
+        Correlated: {
             /**
              * Format: double
-             * @description Interrupts, hard and soft.
-             * @default 0
+             * @description Correlation of the losses of consecutive packets, in percent, 0 to below 100.
+             * @example 25
              */
-            irq_ratio: number;
+            correlation_percentage: number;
             /**
              * Format: double
-             * @description Stolen by the hypervisor.
-             * @default 0
+             * @description Mean loss in percent.
+             * @example 1
              */
-            steal_ratio: number;
-            /**
-             * Format: double
-             * @description Kernel mode.
-             * @default 0
-             */
-            system_ratio: number;
-            /**
-             * Format: double
-             * @description User mode.
-             * @default 0
-             */
-            user_ratio: number;
+            percentage: number;
         };
+        /**
+         * @description VALUE, MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
+         * @example 300
+         * @example 64..1400
+         * @example exponential(mean=500)
+         * @example pareto(scale=200, shape=3)
+         * @example normal(deviation=200, mean=700)
+         * @example log_normal(deviation=400, mean=700)
+         * @example poisson(mean=500)
+         * @example gamma(scale=300, shape=2)
+         * @example weibull(scale=500, shape=1.5)
+         * @example student(degrees=4, location=700, scale=100)
+         * @example alternate(first=64, second=1400)
+         * @example increasing(end=1400, start=64, step=8)
+         * @example decreasing(end=64, start=1400, step=8)
+         */
+        CountLaw: string | number;
         /**
          * @description CPU use of one host and of Weir's process while, as far as this host knew, any flow was sending; as
          *     fractions of all its processors.
@@ -2049,8 +2170,6 @@ export interface components {
              * @description The busiest processor.
              */
             busiest_core_ratio?: number | null;
-            /** @description Each processor, if the system counts them one by one. */
-            cores?: components["schemas"]["CoreUse"][];
             /**
              * Format: double
              * @description Interrupts, hard and soft.
@@ -2209,6 +2328,26 @@ export interface components {
          * @enum {string}
          */
         DataSourceKind: "file" | "capture";
+        /** @description Values that fall by equal steps. Uses no draws. */
+        Decreasing: {
+            /** @description What follows the last value: `wrap` starts again, `bounce` returns by the same steps. Absent: `wrap`. */
+            at_end?: components["schemas"]["AtEnd"];
+            /**
+             * @description No value is below this.
+             * @example 1ms
+             */
+            end: components["schemas"]["Span"];
+            /**
+             * @description The first value.
+             * @example 20ms
+             */
+            start: components["schemas"]["Span"];
+            /**
+             * @description The step, above 0; at most 100 000 steps.
+             * @example 1ms
+             */
+            step: components["schemas"]["Span"];
+        };
         /** @description A distribution of delays. A percentile q is absent below 10/(1−q) samples. */
         Delay: {
             /**
@@ -2278,13 +2417,40 @@ export interface components {
         };
         /** @description The slot of delay and jitter. Exactly one law is set. Negative draws become 0. */
         Delay2: {
+            /** @description Two values in turn. Uses no draws. */
+            alternate?: components["schemas"]["Alternate"] | null;
+            /** @description Cauchy values. They have no mean: sizes and intervals require `max`. */
+            cauchy?: components["schemas"]["Cauchy"] | null;
             /**
              * @description The same delay for each packet.
              * @example 20ms
              */
             constant?: components["schemas"]["Span"] | null;
+            /**
+             * Format: double
+             * @description Correlation of the delay of each packet with that of the packet before, in percent, 0 to below 100. The distribution stays that of the law.
+             * @example 25
+             */
+            correlation_percentage?: number | null;
+            /** @description Values that fall by equal steps. Uses no draws. */
+            decreasing?: components["schemas"]["Decreasing"] | null;
             /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
             exponential?: components["schemas"]["Exponential"] | null;
+            /** @description Gamma values: mean `shape`·`scale`, variance `shape`·`scale`². With a whole shape: Erlang. */
+            gamma?: components["schemas"]["Gamma"] | null;
+            /**
+             * @description Time after which the correlation of two delays is 50 %, at any packet rate. Instead of `correlation_percentage`.
+             * @example 500ms
+             */
+            half_life?: components["schemas"]["Span"] | null;
+            /** @description Ranges in rising order with their relative weights, as MIN..MAX:WEIGHT, …; 1 to 1000. */
+            histogram?: components["schemas"]["Histogram2"] | null;
+            /** @description Values that rise by equal steps. Uses no draws. */
+            increasing?: components["schemas"]["Increasing"] | null;
+            /** @description Log-normal values: their logarithm is normal. */
+            log_normal?: components["schemas"]["LogNormal"] | null;
+            /** @description Laws with their relative weights, as LAW:WEIGHT, …; 1 to 1000. */
+            mixture?: components["schemas"]["Mixture"] | null;
             /** @description A normal (Gaussian) delay. */
             normal?: components["schemas"]["Normal"] | null;
             /**
@@ -2294,8 +2460,35 @@ export interface components {
             order: components["schemas"]["OrderPolicy"];
             /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
             pareto?: components["schemas"]["Pareto"] | null;
+            /**
+             * @description A delay with a long upper tail: one quarter of normal and three quarters of Pareto shape. netem's `paretonormal`, with the
+             *     stated mean and standard deviation.
+             */
+            pareto_normal?: components["schemas"]["ParetoNormal"] | null;
+            /** @description Poisson values: whole multiples of `unit`. */
+            poisson?: components["schemas"]["Poisson"] | null;
+            /** @description An inverse distribution function: values in rising order at equal steps of probability, from the minimum to the maximum, as VALUE, …; 2 to 10 000. */
+            quantiles?: components["schemas"]["Quantiles"] | null;
+            /** @description A delay that changes linearly from one value to another, and then stays. */
+            ramp?: components["schemas"]["Ramp"] | null;
+            /** @description A delay that rises linearly from its minimum to its maximum in each cycle, and falls back at its end. */
+            saw?: components["schemas"]["Saw"] | null;
+            /** @description A delay that follows a sine between two bounds, from the minimum on. */
+            sine?: components["schemas"]["Sine"] | null;
+            /** @description A delay that is at its minimum for the first half of each cycle and at its maximum for the second. */
+            square?: components["schemas"]["Square"] | null;
+            /** @description A delay that changes once, after a given time. */
+            step?: components["schemas"]["Step"] | null;
+            /** @description Values of Student's t distribution, scaled and moved. */
+            student?: components["schemas"]["Student"] | null;
+            /** @description Values with their relative weights, as VALUE:WEIGHT, …; 1 to 1000. */
+            table?: components["schemas"]["Table"] | null;
             /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
+            /** @description Values in their order, as VALUE, …; 1 to 10 000. */
+            values?: components["schemas"]["Values"] | null;
+            /** @description Weibull values: above x with probability exp(−(x/`scale`)^`shape`). */
+            weibull?: components["schemas"]["Weibull"] | null;
         };
         /**
          * @description A figure of delays.
@@ -2458,6 +2651,12 @@ export interface components {
          * @enum {string}
          */
         Discipline: "tail-drop";
+        /**
+         * @description packets (3packets) or a time (5ms)
+         * @example 3packets
+         * @example 5ms
+         */
+        Distance: string | number;
         /** @description A document was changed. */
         DocumentChange: {
             /** @description When, RFC 3339, UTC. */
@@ -2475,14 +2674,37 @@ export interface components {
          * @example 46
          */
         Dscp: string | number;
-        /** @description Duplication: one copy, immediately after its original, with draws of its own in the later stages. */
+        /** @description Duplication: copies with draws of their own in the later stages. Exactly one of percentage and every_nth is set. */
         Duplicate: {
+            /**
+             * Format: uint8
+             * @description Number of copies of each selected packet, 1 to 100.
+             * @example 2
+             */
+            copies?: number;
+            /**
+             * Format: double
+             * @description Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
+             * @example 25
+             */
+            correlation_percentage?: number | null;
+            /**
+             * @description The law of the delay of each copy at this stage. Absent: copies immediately follow the original.
+             * @example exponential(mean=5ms)
+             */
+            delay?: components["schemas"]["TimingLaw"] | null;
+            /**
+             * Format: uint64
+             * @description Every n-th packet is duplicated, starting with the n-th.
+             * @example 100
+             */
+            every_nth?: number | null;
             /**
              * Format: double
              * @description Probability for each packet, in percent.
              * @example 1
              */
-            percentage: number;
+            percentage?: number | null;
         };
         /**
          * @description whole, or the number of first bytes of each datagram, 32 to 65 535
@@ -2656,7 +2878,7 @@ export interface components {
             delay_mean_seconds?: number | null;
             /**
              * Format: double
-             * @description Copied, of the packets that are not lost.
+             * @description Copies, of the packets that are not lost.
              */
             duplicate_ratio?: number | null;
             /**
@@ -2669,6 +2891,11 @@ export interface components {
              * @description Changed, of sent.
              */
             modified_ratio?: number | null;
+            /**
+             * Format: double
+             * @description Moved behind a later packet by a reorder law, of sent; absent if it depends on the spacing of packets.
+             */
+            reordered_ratio?: number | null;
         };
         /** @description A change made through this server. */
         EmulatorChange: {
@@ -2681,6 +2908,12 @@ export interface components {
         };
         /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
+            /**
+             * batched
+             * Format: uint64
+             * @description Packets forwarded after waiting in a batch or for a time slot.
+             */
+            batched_packets: number;
             /**
              * delayed
              * Format: uint64
@@ -2702,7 +2935,7 @@ export interface components {
             /**
              * marked
              * Format: uint64
-             * @description Packets marked with ECN Congestion Experienced; no law does this yet.
+             * @description Packets marked with ECN Congestion Experienced instead of dropped.
              */
             marked_packets: number;
             /**
@@ -4006,6 +4239,24 @@ export interface components {
              */
             p32_percentage?: number | null;
         };
+        /** @description Gamma values: mean `shape`·`scale`, variance `shape`·`scale`². With a whole shape: Erlang. */
+        Gamma: {
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+            /**
+             * @description Scale, above 0. Absent: of intervals, given by the rate.
+             * @example 5ms
+             */
+            scale: components["schemas"]["Span"] | null;
+            /**
+             * Format: double
+             * @description Shape, 0.1 to 1000.
+             * @example 2
+             */
+            shape: number;
+        };
         /**
          * Gilbert-Elliott
          * @description Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
@@ -4131,6 +4382,11 @@ export interface components {
              */
             metric: string;
         };
+        /**
+         * @description Ranges in rising order with their relative weights, as MIN..MAX:WEIGHT, …; 1 to 1000.
+         * @example 10ms..20ms:9, 20ms..80ms:1
+         */
+        Histogram2: string;
         /** @description Properties of one host. */
         Host: {
             /** @description The kernel's clock source. */
@@ -4382,6 +4638,26 @@ export interface components {
             /** @description Its id. */
             id: string;
         };
+        /** @description Values that rise by equal steps. Uses no draws. */
+        Increasing: {
+            /** @description What follows the last value: `wrap` starts again, `bounce` returns by the same steps. Absent: `wrap`. */
+            at_end?: components["schemas"]["AtEnd"];
+            /**
+             * @description No value is above this.
+             * @example 20ms
+             */
+            end: components["schemas"]["Span"];
+            /**
+             * @description The first value.
+             * @example 1ms
+             */
+            start: components["schemas"]["Span"];
+            /**
+             * @description The step, above 0; at most 100 000 steps.
+             * @example 1ms
+             */
+            step: components["schemas"]["Span"];
+        };
         /** @description Laws that a flow has in addition to its own. */
         InheritedLaws: {
             /** @description `forward` is A to B. */
@@ -4539,8 +4815,6 @@ export interface components {
              * @description Jitter at the end of the interval.
              */
             jitter_seconds?: number | null;
-            /** @description What limited the TCP stream for most of the interval. Absent in sums. */
-            limited_by?: components["schemas"]["LimitedBy"] | null;
             /**
              * Format: uint64
              * @description Lost packets, in the interval in which they would have arrived: numbers missing between two arrivals are spread evenly over the time between the two.
@@ -4822,6 +5096,8 @@ export interface components {
         LawOrigin: "preset" | "aggregate";
         /** @description The laws of one direction of a flow; an absent slot has no effect. */
         Laws: {
+            /** @description Accumulation and time slots. */
+            batch?: components["schemas"]["Batch"] | null;
             /** @description Change of content. */
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
@@ -4834,6 +5110,8 @@ export interface components {
             order?: components["schemas"]["Stage"][] | null;
             /** @description Rate and queue. */
             rate?: components["schemas"]["Rate"] | null;
+            /** @description Reordering. */
+            reorder?: components["schemas"]["Reorder"] | null;
         };
         /** @description One place where packets were lost. */
         LedgerRow: {
@@ -4881,16 +5159,6 @@ export interface components {
          * @enum {string}
          */
         LeftOutReason: "not installed" | "not supported";
-        /**
-         * @description What limited the rate of a TCP stream.
-         *
-         *     - `congestion`: Congestion control: the path.
-         *     - `receive-window`: The receiver's window.
-         *     - `send-buffer`: The sender's socket buffer.
-         *     - `application`: The sender itself: its requested rate, or its host.
-         * @enum {string}
-         */
-        LimitedBy: "congestion" | "receive-window" | "send-buffer" | "application";
         /**
          * @description How frames are received.
          *
@@ -4944,6 +5212,37 @@ export interface components {
              */
             wire_ratio: number;
         };
+        /** @description Loss of given packets, by their numbers, once or repeatedly. */
+        List: {
+            /**
+             * Format: uint64
+             * @description Number of packets after which the list starts again, at least its last number. Absent: it is used once.
+             * @example 100
+             */
+            every?: number | null;
+            /**
+             * @description Numbers of the lost packets, the first packet is 1.
+             * @example 3 7 10-20
+             */
+            packets: components["schemas"]["PacketNumbers"];
+        };
+        /** @description Log-normal values: their logarithm is normal. */
+        LogNormal: {
+            /**
+             * @description Standard deviation of the values before clamping.
+             * @example 5ms
+             */
+            deviation: components["schemas"]["Span"];
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /**
+             * @description Mean of the values, not of their logarithm, before clamping; above 0.
+             * @example 10ms
+             */
+            mean: components["schemas"]["Span"];
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+        };
         /** @description Whether a flow's verdicts go to the packet trace. */
         LogRequest: {
             /** @description Write them. */
@@ -4951,6 +5250,27 @@ export interface components {
         };
         /** @description The slot of loss. Exactly one law is set. */
         Loss: {
+            /**
+             * Format: double
+             * @description Loss by independent bit errors of this ratio, 0 to 1: a frame is lost if any of its bits is wrong.
+             * @example 0.000001
+             */
+            bit_error?: number | null;
+            /** @description A burst of a fixed number of lost packets, once or repeatedly. */
+            burst?: components["schemas"]["Burst"] | null;
+            /**
+             * @description Loss with a probability that depends on the number of consecutive losses so far: percentages for none, one, two and so on; the last one repeats.
+             * @example 1, 30, 50
+             */
+            conditional?: components["schemas"]["Percentages"] | null;
+            /** @description Correlated losses with a given mean: after a lost packet the next one is lost more often. */
+            correlated?: components["schemas"]["Correlated"] | null;
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets that the law selects are marked Congestion Experienced instead of dropped (RFC 3168).
+             * @example true
+             */
+            ecn?: boolean;
             /**
              * Format: uint64
              * @description Every n-th packet is lost, starting with the n-th.
@@ -4960,16 +5280,34 @@ export interface components {
             /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
             four_state?: components["schemas"]["FourState"] | null;
             /**
+             * @description Losses with a law of the number of packets between them: a renewal process.
+             * @example exponential(mean=99)
+             */
+            gap?: components["schemas"]["CountLaw"] | null;
+            /**
              * @description Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
              *     probabilities.
              */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
+            /** @description Loss of given packets, by their numbers, once or repeatedly. */
+            list?: components["schemas"]["List"] | null;
+            /**
+             * @description The link is up and down in turn, for times drawn from two laws; all packets are lost while it is down. With constant times: a
+             *     flapping link.
+             */
+            outage?: components["schemas"]["Outage"] | null;
+            /** @description Loss by a recorded pattern. */
+            pattern?: components["schemas"]["Pattern"] | null;
             /**
              * Format: double
              * @description Each packet is lost independently with this probability, in percent.
              * @example 1
              */
             percentage?: number | null;
+            /** @description Bursts that start at random, each with a random number of lost packets. */
+            random_burst?: components["schemas"]["RandomBurst"] | null;
+            /** @description A link that is down, so that all packets are lost, at given times. */
+            schedule?: components["schemas"]["Schedule"] | null;
         };
         /** @description The loss ledger: where each missing packet was lost. Sums are conserved. */
         LossLedger: {
@@ -5108,6 +5446,11 @@ export interface components {
             /** @description All of them, in the order of tables. */
             metrics: components["schemas"]["Metric"][];
         };
+        /**
+         * @description Laws with their relative weights, as LAW:WEIGHT, …; 1 to 1000.
+         * @example exponential(mean=4ms):3, 10ms:2
+         */
+        Mixture: string;
         /** @description A normal (Gaussian) delay. */
         Normal: {
             /**
@@ -5150,10 +5493,11 @@ export interface components {
          *
          *     - `allow`: Packets may overtake each other; each has exactly the delay drawn for it.
          *     - `fifo-release`: At each drawn departure time the packet that has waited longest leaves. Order and mean delay are preserved, the standard deviation is smaller.
+         *     - `smooth`: The delay varies smoothly in time, with the half-life of the correlation, and no packet leaves before its predecessor. The order is preserved, and mean and standard deviation nearly, if the half-life is long.
          *     - `max`: No packet leaves before its predecessor. The order is preserved, the mean delay is larger.
          * @enum {string}
          */
-        OrderPolicy: "allow" | "fifo-release" | "max";
+        OrderPolicy: "allow" | "fifo-release" | "smooth" | "max";
         /** @description What no filter matches. */
         Other: {
             /** @description Laws from A to B. */
@@ -5169,6 +5513,23 @@ export interface components {
             profile?: string | null;
         };
         /**
+         * @description The link is up and down in turn, for times drawn from two laws; all packets are lost while it is down. With constant times: a
+         *     flapping link.
+         */
+        Outage: {
+            /**
+             * @description The law of the length of an outage.
+             * @example 200ms
+             */
+            duration: components["schemas"]["TimingLaw"];
+            /**
+             * @description The law of the time up, from the first packet or the end of the outage before. The means of `interval` and `duration` add up
+             *     to at least 1 ms.
+             * @example exponential(mean=30s)
+             */
+            interval: components["schemas"]["TimingLaw"];
+        };
+        /**
          * @description The outcome of an expectation, a step or a whole experiment.
          *
          *     - `done`: Done, without expectations.
@@ -5180,6 +5541,11 @@ export interface components {
          * @enum {string}
          */
         Outcome: "done" | "passed" | "inconclusive" | "failed" | "error" | "skipped";
+        /**
+         * @description numbers or ranges from 1 in rising order, such as 3 7 10-20 (at most 1000 parts)
+         * @example 3 7 10-20
+         */
+        PacketNumbers: string | number;
         /**
          * @description Where an emulator's packet trace is.
          *
@@ -5195,39 +5561,6 @@ export interface components {
             built: boolean;
             /** @description What is missing. */
             note?: string | null;
-        };
-        /** @description Pages of several objects. Those that were started in an omitted start are left out. */
-        Pages: {
-            /**
-             * Format: uint64
-             * @description Pages of which an object failed.
-             * @default 0
-             */
-            failed: number;
-            /** @description Page load time: from the start of connecting for the first object to the end of the last one. */
-            load_time?: components["schemas"]["Delay"] | null;
-            /**
-             * Format: uint64
-             * @description Pages of which all objects arrived.
-             * @default 0
-             */
-            loaded: number;
-            /**
-             * Format: double
-             * @description Mean number of objects of the loaded pages, the first ones included.
-             */
-            mean_objects?: number | null;
-            /**
-             * Format: double
-             * @description Loaded pages over the time of the transactions.
-             */
-            pages_per_second?: number | null;
-            /**
-             * Format: uint64
-             * @description Pages that were still loading at the end of the test.
-             * @default 0
-             */
-            unfinished: number;
         };
         /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
         Pareto: {
@@ -5249,6 +5582,22 @@ export interface components {
             shape: number;
         };
         /**
+         * @description A delay with a long upper tail: one quarter of normal and three quarters of Pareto shape. netem's `paretonormal`, with the
+         *     stated mean and standard deviation.
+         */
+        ParetoNormal: {
+            /**
+             * @description Standard deviation.
+             * @example 5ms
+             */
+            deviation: components["schemas"]["Span"];
+            /**
+             * @description Mean delay.
+             * @example 20ms
+             */
+            mean: components["schemas"]["Span"];
+        };
+        /**
          * @description How the delay of a path was measured.
          *
          *     - `one-way-delay`: One-way delay: the clocks are related well enough.
@@ -5256,6 +5605,34 @@ export interface components {
          * @enum {string}
          */
         PathDelaySource: "one-way-delay" | "half-round-trip";
+        /** @description Loss by a recorded pattern. */
+        Pattern: {
+            /** @description What follows the end of the pattern. */
+            at_end?: components["schemas"]["PatternEnd"];
+            /**
+             * @description A digit for each packet, 1 if it is lost, else 0; 1 to 1 000 000 digits.
+             * @example 0000100011
+             */
+            lost: string;
+        };
+        /**
+         * @description What follows the end of a pattern.
+         *
+         *     - `repeat`: It starts again.
+         *     - `stop`: No further packet is lost.
+         * @enum {string}
+         */
+        PatternEnd: "repeat" | "stop";
+        /**
+         * @description percentages such as 1, 30, 50 (at most 64)
+         * @example 1, 30, 50
+         */
+        Percentages: string | number;
+        /**
+         * @description periods in rising order up to 1h, such as 5s..6s 20s..22s (at most 1000)
+         * @example 5s..6s 20s..22s
+         */
+        Periods: string | number;
         /** @description What this server may do on its host. */
         Permissions: {
             /** @description Effective capabilities of the web server itself; normally none. */
@@ -5408,6 +5785,20 @@ export interface components {
              * @description Runs on which the figures are based.
              */
             runs: number;
+        };
+        /** @description Poisson values: whole multiples of `unit`. */
+        Poisson: {
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /**
+             * @description Mean before clamping: above 0, up to 100 000 units.
+             * @example 10ms
+             */
+            mean: components["schemas"]["Span"];
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+            /** @description The unit. Absent: 1 byte; for intervals 1 ms. */
+            unit?: components["schemas"]["Span"] | null;
         };
         /** @description The result of a requested precision at one point: Stein's two stages (1945), by one metric. */
         Precision: {
@@ -5734,12 +6125,56 @@ export interface components {
             sent_packets: number;
         };
         /**
+         * @description An inverse distribution function: values in rising order at equal steps of probability, from the minimum to the maximum, as VALUE, …; 2 to 10 000.
+         * @example 10ms, 12ms, 15ms, 40ms
+         */
+        Quantiles: string;
+        /**
          * @description a time (250ms), a size (64K; K is 1024) or packets (100packets)
          * @example 250ms
          * @example 64K
          * @example 100packets
          */
         QueueLimit: string | number;
+        /** @description A delay that changes linearly from one value to another, and then stays. */
+        Ramp: {
+            /**
+             * @description Time that the change takes from the first packet on, above 0.
+             * @example 10s
+             */
+            duration: components["schemas"]["Span"];
+            /**
+             * @description Delay before the change.
+             * @example 20ms
+             */
+            from: components["schemas"]["Span"];
+            /**
+             * @description Delay after the change.
+             * @example 80ms
+             */
+            to: components["schemas"]["Span"];
+        };
+        /** @description Bursts that start at random, each with a random number of lost packets. */
+        RandomBurst: {
+            /**
+             * Format: uint64
+             * @description Maximum number, up to 1 000 000; each number up to it is equally likely.
+             * @example 8
+             */
+            max: number;
+            /**
+             * Format: uint64
+             * @description Minimum number of consecutively lost packets, at least 1.
+             * @example 2
+             */
+            min: number;
+            /**
+             * Format: double
+             * @description Probability that a burst starts at a packet outside of bursts, in percent.
+             * @example 0.5
+             */
+            start_percentage: number;
+        };
         /**
          * @description a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)
          * @example 80
@@ -5790,7 +6225,7 @@ export interface components {
             rate: components["schemas"]["SendRate"];
         };
         /**
-         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all); 5s:2x is twice the connection's rate, 0.001x to 1000x
+         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all)
          * @example 5s:20M
          * @example 0s-10s:100M,20s:1M
          */
@@ -6079,11 +6514,6 @@ export interface components {
              *     wait for the processor.
              */
             user_timed_messages?: number | null;
-            /**
-             * Format: uint64
-             * @description Bytes that were compared with the seeded payload, those of headers left out.
-             */
-            verified_bytes?: number | null;
         };
         /** @description One run: the plan, the hosts, the measurements and their warnings. */
         Record: {
@@ -6253,6 +6683,42 @@ export interface components {
          * @enum {string}
          */
         Region: "l2" | "l3" | "l4" | "payload";
+        /** @description Reordering: selected packets leave later or earlier than others of their flow. Exactly one of percentage and every_nth is set. */
+        Reorder: {
+            /**
+             * @description `true`: selected packets overtake; all others wait for the distance. `false`: selected packets are overtaken.
+             * @example true
+             */
+            ahead?: boolean;
+            /**
+             * Format: double
+             * @description Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
+             * @example 50
+             */
+            correlation_percentage?: number | null;
+            /**
+             * @description How far a selected packet moves: 1 to 1 000 000 packets, or a time up to 60 s. A packet moves later by packets when that many later ones have left.
+             * @default 1packet
+             */
+            distance: components["schemas"]["Distance"];
+            /**
+             * Format: uint64
+             * @description Every n-th packet is selected, starting with the n-th.
+             * @example 20
+             */
+            every_nth?: number | null;
+            /**
+             * Format: double
+             * @description Probability that a packet is selected, in percent.
+             * @example 5
+             */
+            percentage?: number | null;
+            /**
+             * @description Maximum time that a packet waits for others, if the distance is in packets; up to 60 s.
+             * @example 100ms
+             */
+            timeout?: components["schemas"]["Span"];
+        };
         /** @description Steps that run several times. */
         RepeatStep: {
             /** @description Axes whose names the steps may contain, as in a sweep. */
@@ -6261,7 +6727,7 @@ export interface components {
              * @description The steps.
              * @default []
              */
-            step: components["schemas"]["Step"][];
+            step: components["schemas"]["Step2"][];
             /**
              * Format: uint32
              * @description Number of repetitions. Absent with `over`: once for each point.
@@ -6537,6 +7003,24 @@ export interface components {
              */
             skipped: number;
         };
+        /** @description A delay that rises linearly from its minimum to its maximum in each cycle, and falls back at its end. */
+        Saw: {
+            /**
+             * @description Length of a cycle, above 0. The first one starts with the first packet.
+             * @example 10s
+             */
+            cycle: components["schemas"]["Span"];
+            /**
+             * @description Maximum delay.
+             * @example 80ms
+             */
+            max: components["schemas"]["Span"];
+            /**
+             * @description Minimum delay.
+             * @example 20ms
+             */
+            min: components["schemas"]["Span"];
+        };
         /** @description A whole scenario. */
         Scenario: {
             /**
@@ -6571,7 +7055,7 @@ export interface components {
             /** @description Seed of the order of points. Absent: chosen at random and printed. */
             seed?: components["schemas"]["Seed"] | null;
             /** @description The steps, in order. */
-            step: components["schemas"]["Step"][];
+            step: components["schemas"]["Step2"][];
             /** @description Tables of the results, printed with them. */
             table?: components["schemas"]["TableSpec"][];
             /** @description Tags, stored as labels of its runs. */
@@ -6651,6 +7135,19 @@ export interface components {
             variables: {
                 [key: string]: unknown;
             };
+        };
+        /** @description A link that is down, so that all packets are lost, at given times. */
+        Schedule: {
+            /**
+             * @description The times, since the first packet.
+             * @example 5s..6s 20s..22s
+             */
+            down: components["schemas"]["Periods"];
+            /**
+             * @description Time after which the schedule starts again, at least its end. Absent: it is used once.
+             * @example 60s
+             */
+            every?: components["schemas"]["Span"] | null;
         };
         /** @description A published schema. */
         SchemaEntry: {
@@ -7051,8 +7548,26 @@ export interface components {
              */
             value: number;
         };
+        /** @description A delay that follows a sine between two bounds, from the minimum on. */
+        Sine: {
+            /**
+             * @description Length of a cycle, above 0. The first one starts with the first packet.
+             * @example 10s
+             */
+            cycle: components["schemas"]["Span"];
+            /**
+             * @description Maximum delay.
+             * @example 80ms
+             */
+            max: components["schemas"]["Span"];
+            /**
+             * @description Minimum delay.
+             * @example 20ms
+             */
+            min: components["schemas"]["Span"];
+        };
         /**
-         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
+         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
          * @example 1460
          * @example 64..1400
          * @example recorded(deviation=250, max=1400, mean=700.5, min=64)
@@ -7069,6 +7584,25 @@ export interface components {
          * @example decreasing(end=64, start=1400, step=8)
          */
         SizeLaw: string | number;
+        /** @description Packets wait for the next time slot; each slot takes a limited number of packets and bytes. */
+        Slots: {
+            /**
+             * @description Maximum number of bytes in a slot, frames without check sequence. A longer frame has a slot of its own. Absent: no limit.
+             * @example 3000
+             */
+            bytes?: components["schemas"]["ByteSize"] | null;
+            /**
+             * @description The law of the time from a slot to the next, at least 0.1 ms on average. The first slot is at the first packet.
+             * @example 10ms
+             */
+            interval: components["schemas"]["TimingLaw"];
+            /**
+             * Format: uint64
+             * @description Maximum number of packets in a slot, at least 1. Absent: no limit.
+             * @example 4
+             */
+            packets?: number | null;
+        };
         /**
          * @description An address, a range FIRST-LAST, or a network ADDRESS/PREFIX (the addresses of its hosts)
          * @example 192.0.2.1
@@ -7114,7 +7648,7 @@ export interface components {
             p99_seconds?: number | null;
         };
         /**
-         * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
+         * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
          * @example constant
          * @example 1ms..20ms
          * @example on_off(interval=20ms, off=exponential(mean=1s), on=1s)
@@ -7141,6 +7675,24 @@ export interface components {
          * @example 2m
          */
         Span: string | number;
+        /** @description A delay that is at its minimum for the first half of each cycle and at its maximum for the second. */
+        Square: {
+            /**
+             * @description Length of a cycle, above 0. The first one starts with the first packet.
+             * @example 10s
+             */
+            cycle: components["schemas"]["Span"];
+            /**
+             * @description Maximum delay.
+             * @example 80ms
+             */
+            max: components["schemas"]["Span"];
+            /**
+             * @description Minimum delay.
+             * @example 20ms
+             */
+            min: components["schemas"]["Span"];
+        };
         /**
          * @description The stages of the path through the emulator.
          *
@@ -7148,10 +7700,12 @@ export interface components {
          *     - `duplicate`: Duplication.
          *     - `rate`: Rate and queue.
          *     - `delay`: Delay and jitter.
+         *     - `reorder`: Reordering.
+         *     - `batch`: Accumulation and time slots.
          *     - `content`: Change of content.
          * @enum {string}
          */
-        Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
+        Stage: "loss" | "duplicate" | "rate" | "delay" | "reorder" | "batch" | "content";
         /**
          * @description The state of a job.
          *
@@ -7188,8 +7742,26 @@ export interface components {
          * @enum {string}
          */
         Status: "complete" | "partial" | "interrupted";
-        /** @description One step: exactly one action, and options common to all actions. */
+        /** @description A delay that changes once, after a given time. */
         Step: {
+            /**
+             * @description Time of the change since the first packet, above 0.
+             * @example 10s
+             */
+            at: components["schemas"]["Span"];
+            /**
+             * @description Delay before the change.
+             * @example 20ms
+             */
+            from: components["schemas"]["Span"];
+            /**
+             * @description Delay after the change.
+             * @example 80ms
+             */
+            to: components["schemas"]["Span"];
+        };
+        /** @description One step: exactly one action, and options common to all actions. */
+        Step2: {
             /** @description Stores an emulator's counters, or a file, with the result. */
             collect?: components["schemas"]["CollectStep"] | null;
             /** @description Runs a command. */
@@ -7205,7 +7777,7 @@ export interface components {
             /** @description Unique name. Absent: made from the action. */
             name?: string | null;
             /** @description Steps that run concurrently; it ends when all have ended. */
-            parallel?: components["schemas"]["Step"][] | null;
+            parallel?: components["schemas"]["Step2"][] | null;
             /** @description Steps that run several times. */
             repeat?: components["schemas"]["RepeatStep"] | null;
             /** @description Searches a rate. */
@@ -7335,6 +7907,29 @@ export interface components {
              * @enum {string}
              */
             event: "warning";
+        };
+        /** @description Values of Student's t distribution, scaled and moved. */
+        Student: {
+            /**
+             * Format: double
+             * @description Degrees of freedom, 0.25 to 1000. Up to 1 there is no mean: sizes and intervals require `max`.
+             * @example 4
+             */
+            degrees: number;
+            /**
+             * @description Median.
+             * @example 40ms
+             */
+            location: components["schemas"]["Span"];
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+            /**
+             * @description Scale, above 0.
+             * @example 2ms
+             */
+            scale: components["schemas"]["Span"];
         };
         /** @description Sums of a flow or direction. */
         SumSoFar: {
@@ -7686,6 +8281,11 @@ export interface components {
             /** @description Version of Weir. */
             version: string;
         };
+        /**
+         * @description Values with their relative weights, as VALUE:WEIGHT, …; 1 to 1000.
+         * @example 1ms:9, 20ms:1
+         */
+        Table: string;
         /** @description An axis and its value. */
         TableAxis: {
             /** @description Its heading. */
@@ -7903,8 +8503,8 @@ export interface components {
              * @description Delivery rate estimate.
              */
             delivery_bits_per_second?: number | null;
-            /** @description What limited sending since the last sample. */
-            limited_by?: components["schemas"]["LimitedBy"] | null;
+            /** @description What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`. */
+            limited_by?: string | null;
             /**
              * Format: double
              * @description Pacing rate.
@@ -8076,6 +8676,24 @@ export interface components {
              */
             send: string;
         };
+        /**
+         * @description VALUE, MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
+         * @example 20ms
+         * @example 1ms..20ms
+         * @example exponential(mean=1ms)
+         * @example pareto(scale=5ms, shape=3)
+         * @example cauchy(location=10ms, scale=1ms)
+         * @example normal(deviation=2ms, mean=10ms)
+         * @example log_normal(deviation=5ms, mean=10ms)
+         * @example poisson(mean=10ms)
+         * @example gamma(scale=5ms, shape=2)
+         * @example weibull(scale=5ms, shape=1.5)
+         * @example student(degrees=4, location=40ms, scale=2ms)
+         * @example alternate(first=1ms, second=20ms)
+         * @example increasing(end=20ms, start=1ms, step=1ms)
+         * @example decreasing(end=1ms, start=20ms, step=1ms)
+         */
+        TimingLaw: string | number;
         /** @description How closely tests started together. */
         Together: {
             /**
@@ -8283,8 +8901,6 @@ export interface components {
              * @default 0
              */
             not_started: number;
-            /** @description Pages, if users load these: the transfers are their objects. */
-            pages?: components["schemas"]["Pages"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.
@@ -8382,6 +8998,11 @@ export interface components {
             /** @description It is valid. */
             valid: boolean;
         };
+        /**
+         * @description Values in their order, as VALUE, …; 1 to 10 000.
+         * @example 1ms, 20ms, 5ms
+         */
+        Values: string;
         /** @description Expectations and whether they were met. */
         Verdict: {
             /**
@@ -8507,6 +9128,24 @@ export interface components {
             kind: components["schemas"]["ObjectKind"];
             /** @description The warning. */
             warning: components["schemas"]["Warning"];
+        };
+        /** @description Weibull values: above x with probability exp(−(x/`scale`)^`shape`). */
+        Weibull: {
+            /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
+            max?: components["schemas"]["Span"] | null;
+            /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
+            min?: components["schemas"]["Span"] | null;
+            /**
+             * @description Scale, above 0. Absent: of intervals, given by the rate.
+             * @example 5ms
+             */
+            scale: components["schemas"]["Span"] | null;
+            /**
+             * Format: double
+             * @description Shape, 0.1 to 1000: 1 is exponential, less has a heavier tail.
+             * @example 1.5
+             */
+            shape: number;
         };
         /** @description Welch's test of a figure: mean of B less mean of A. */
         WelchFigure: {

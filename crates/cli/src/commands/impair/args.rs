@@ -32,7 +32,9 @@ Laws:
   loss ge P% [to-good R%] [bad B%] [good G%]
                            Gilbert-Elliott: P% and R% are the transitions, B%
                            and G% the loss in each state [100-P, 100, 0]
-  duplicate P%             one copy of each with this probability
+  duplicate P% [P%] [copies N] [after T]
+                           N copies [1] with this probability, after a time
+  duplicate every N ...    of every Nth packet
   rate R [queue T|B|Npackets] [overhead N]
                            rate of a link, its queue (tail drop) [250ms], and
                            bytes added to each packet [18; 38: the whole wire]
@@ -44,17 +46,30 @@ Laws:
   delay ... [fifo-release|allow|smooth|max] [correlation P% | half-life T]
                            order of packets, see below; correlation with the
                            packet before, or half of it per time T
-  corrupt P% [leave|repair|checksum] [flip N] [at payload|l4|l3|l2]
-                           N bits [1] are flipped; checksums are left [leave],
-                           updated, or the only bytes that are damaged
+  reorder P% [P%] [by Npackets|T] [ahead] [within T]
+                           these packets leave after N later ones [1], or T
+                           later; ahead: they overtake instead; within: a
+                           packet waits no longer for others [1s]
+  reorder every N ...      every Nth packet
+  batch N within T         N packets leave together, or fewer after T
+  batch every T [packets N] [bytes B]
+                           in time slots of limited size
+  corrupt P% [leave|repair|checksum] [CHANGE] [at PLACE]
+                           PLACE is payload, l4, l3 or l2, then [+OFFSET]
+                           [:LENGTH] in bytes. Checksums are left [leave],
+                           updated, or the only bytes that are damaged. CHANGE
+                           is flip N (bits) [1], random N (bytes), swap N
+                           (pairs of bytes), set HEX[/MASK], or ber RATIO
   corrupt ... bleach-ecn P%
                            clears ECN fields
-  order STAGE...           order of loss, duplicate, rate, delay, content
+  order STAGE...           order of loss, duplicate, rate, delay, reorder,
+                           batch, content
   none                     no laws
   loss LAW(KEY=VALUE, ...), delay LAW(KEY=VALUE, ...)
                            any law of docs/impairment-laws.md: outages, gaps,
                            patterns; gamma, Weibull, tables, sine, ...:
                            delay gamma(shape=2, scale=5ms) allow
+  delay @FILE              delays from a file, in their order
 
 Order of packets:
   fifo-release             kept: the packet that waits longest leaves next
@@ -79,7 +94,10 @@ From netem:
   delay ... distribution pareto
                            delay pareto(scale=T, shape=A)
   delay 100ms 10ms 25%     the same; the distribution stays as stated
-  reorder 25% 50%          delay 100ms ±10ms allow
+  delay 100ms reorder 25% 50%
+                           reorder 25% 50% by 100ms ahead
+  duplicate 1% 25%         the same; the mean stays 1%
+  slot 10ms                batch every 10ms
   loss random 1%           loss 1%
   loss 1% 25%              the same; the mean stays 1%
   loss gemodel 1% 10% 70% 0.1%
@@ -110,13 +128,13 @@ pub(crate) struct ImpairArgs {
 #[derive(Debug, Args, Default)]
 pub(crate) struct LawArgs {
     /// Laws of both directions, in one line
-    #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws, conflicts_with_all = ["a_to_b", "b_to_a"])]
     pub(crate) both: Option<Laws>,
     /// Laws for packets that enter at A
-    #[arg(long, value_name = "LAWS")]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) a_to_b: Option<Laws>,
     /// Laws for packets that enter at B
-    #[arg(long, value_name = "LAWS")]
+    #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) b_to_a: Option<Laws>,
     /// A preset for directions without laws above; A is the client's side (`weir profiles`)
     #[arg(long, value_name = "NAME")]
@@ -510,10 +528,12 @@ mod tests {
         let table = table.split("\n\n").next().unwrap();
         let laws: Vec<&str> = table
             .lines()
-            .filter_map(|line| line.split(';').next()?.trim().rsplit("  ").next())
+            // The second column.
+            .filter_map(|line| line.split(';').next()?.get(27..))
             .filter(|text| !text.contains("..."))
-            .map(str::trim)
-            .filter(|text| text.starts_with("delay ") || text.starts_with("loss "))
+            .filter(|text| {
+                ["delay ", "loss ", "reorder ", "batch "].iter().any(|term| text.starts_with(term))
+            })
             .collect();
         assert!(laws.len() > 5, "{laws:?}");
         for law in laws {

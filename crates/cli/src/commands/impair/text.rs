@@ -2,7 +2,7 @@
 
 use weir_emulator::Report;
 use weir_model::counted;
-use weir_model::impairment::{Impairment, Laws};
+use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
 
@@ -57,7 +57,14 @@ fn way(direction: Direction) -> &'static str {
 /// The counters, a line for each flow and direction that saw packets.
 pub(super) fn table(report: &Report, style: &Style) -> String {
     let right = Align::Right;
-    let mut table = Table::new([
+    // Columns of laws that few use.
+    let has = |count: fn(&Counters) -> u64| {
+        report.impairment.flows.iter().any(|flow| count(&flow.counters) > 0)
+    };
+    let rare: [(&str, fn(&Counters) -> u64); 2] =
+        [("marked", |c| c.marked_packets), ("batched", |c| c.batched_packets)];
+    let rare: Vec<_> = rare.into_iter().filter(|(_, count)| has(*count)).collect();
+    let columns = vec![
         ("flow", Align::Left),
         ("direction", Align::Left),
         ("received", right),
@@ -73,7 +80,10 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         ("late p50", right),
         ("late p99", right),
         ("late max", right),
-    ]);
+    ];
+    let width = columns.len() + rare.len();
+    let mut table =
+        Table::new(columns.into_iter().chain(rare.iter().map(|(name, _)| (*name, right))));
     let time = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), duration);
     for flow in &report.impairment.flows {
         let c = &flow.counters;
@@ -81,7 +91,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             continue;
         }
         let lateness = flow.lateness.as_ref();
-        table.row([
+        let cells = [
             flow.name.clone(),
             way(flow.direction).to_owned(),
             c.received_packets.to_string(),
@@ -97,13 +107,14 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             time(lateness.and_then(|l| l.p50_seconds)),
             time(lateness.and_then(|l| l.p99_seconds)),
             time(lateness.map(|l| l.max_seconds)),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(rare.iter().map(|(_, count)| count(c).to_string())));
     }
     // Packets lost before classification belong to no flow, but are unplanned losses too.
     for direction in &report.directions {
         let unplanned = direction.link.unplanned_packets();
         if unplanned > 0 {
-            let mut row = vec!["-".to_owned(); 15];
+            let mut row = vec!["-".to_owned(); width];
             row[0] = "(no flow)".to_owned();
             row[1] = way(direction.direction).to_owned();
             row[10] = unplanned.to_string();

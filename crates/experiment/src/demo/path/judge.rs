@@ -530,13 +530,14 @@ impl<'a> FlowEvidence<'a> {
                 out.push(count_line(flow, "lost", &law, t.lost, r.lost_packets, host_lost));
             }
             Claim::Duplication => {
-                let share = self.laws.duplicate.as_ref().map_or(0.0, |d| d.percentage / 100.0);
+                let share =
+                    self.laws.duplicate.as_ref().and_then(|d| d.probability()).unwrap_or(0.0);
                 let law = independent(t.judged - t.lost, share);
                 let measured = r.duplicate_packets;
                 out.push(count_line(flow, "duplicates", &law, t.duplicated, measured, host_lost));
             }
             Claim::Corruption | Claim::CorruptionLost => {
-                let share = self.laws.content.as_ref().map_or(0.0, |c| c.percentage / 100.0);
+                let share = self.laws.content.as_ref().and_then(|c| c.mean()).unwrap_or(0.0);
                 let law = independent(self.departures.len() as u64, share);
                 let (figure, measured) = if self.claim.claim == Claim::Corruption {
                     ("corrupted", r.corrupted_packets)

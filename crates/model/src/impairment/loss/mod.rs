@@ -1,6 +1,7 @@
 //! Loss laws. A new one needs a file here and a line in the list below.
 
 mod process;
+mod selection;
 
 use std::sync::LazyLock;
 
@@ -14,6 +15,7 @@ use crate::law::Words;
 use crate::law::{Deciding, Law, PacketFacts, Stated, forms, refuse, slot_of_laws};
 
 pub use process::{LossChain, LossMoments, LossProcess};
+pub(super) use selection::{SELECTIONS, Selection, selection_form};
 
 /// Properties of a loss law.
 trait LossRule {
