@@ -10,9 +10,10 @@ use crate::error::{Error, Result};
 
 static PROGRAM: &[u8] = include_bytes!("../../bpf/send.bin");
 
-/// Ethernet, IP without options, UDP.
+/// Bytes before the data header: Ethernet, IP without options, UDP; or Ethernet and the header of frames without IP.
 const IPV4_BYTES: usize = 14 + 20 + 8;
 const IPV6_BYTES: usize = 14 + 40 + 8;
+const LINK_BYTES: usize = 14 + 8;
 /// The native data header.
 const HEADER_BYTES: usize = 32;
 /// The metadata in front of a frame: the flow's number here.
@@ -24,10 +25,11 @@ const WORDS: usize = 6;
 #[derive(Debug, Clone)]
 pub struct Template {
     /// Ethernet, IPv4 without options or IPv6, UDP with checksum 0, and a payload that begins with 32 bytes: a native
-    /// data header whose sequence number, send time and tag are 0.
+    /// data header whose sequence number, send time and tag are 0. Or Ethernet and the header of frames without IP
+    /// (`weir_wire::ethernet`) in front of this payload.
     pub frame: Vec<u8>,
     /// The sum that the checksum of UDP is made of, over this frame and the pseudo-header: of words in this host's byte
-    /// order.
+    /// order. Not used without UDP.
     pub sum: u32,
     /// The key of the tags.
     pub key: [u64; 2],
@@ -68,7 +70,11 @@ impl SendProgram {
         const ADD: &str = "add a flow to the XDP program on";
         let refused = |reason| Error::refused(ADD, &*self.interface, reason);
         let Template { frame, sum, key } = template;
-        let offset = if frame.get(12..14) == Some(&[0x86, 0xdd]) { IPV6_BYTES } else { IPV4_BYTES };
+        let offset = match frame.get(12..14) {
+            Some([0x86, 0xdd]) => IPV6_BYTES,
+            Some([0x88, 0xb5]) => LINK_BYTES,
+            _ => IPV4_BYTES,
+        };
         let header: Option<&[u8; HEADER_BYTES]> = frame.get(offset..).and_then(<[u8]>::first_chunk);
         let header = header.ok_or_else(|| {
             refused(format!("a frame of {} bytes has no room for the data header", frame.len()))

@@ -1732,7 +1732,7 @@ export interface components {
              * @default off
              */
             ecn: components["schemas"]["Ecn"];
-            /** @description How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends. */
+            /** @description How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP or Ethernet frames from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends. */
             engine?: components["schemas"]["EngineName"];
             /**
              * Format: uint32
