@@ -7,6 +7,7 @@
 //!
 //! The programs are C (`bpf/`), compiled by `scripts/bpf.sh`; the committed instructions are part of this crate.
 
+mod queue;
 mod receive;
 mod send;
 

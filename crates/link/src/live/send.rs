@@ -1,9 +1,10 @@
 //! Sends flows' frames.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::queue::Queue;
 use super::{MAX_FLOWS, Numbers, attach};
 use crate::bpf::{Attachment, Map, index, load_compiled, run_with_frames};
 use crate::error::{Error, Result};
@@ -43,6 +44,8 @@ pub struct SendProgram {
     program: OwnedFd,
     senders: Map,
     flows: Numbers,
+    /// `None`: the driver's queue does not limit a call.
+    queue: Option<Mutex<Queue>>,
     _attachment: Attachment,
 }
 
@@ -57,9 +60,18 @@ impl SendProgram {
         let senders = Map::array(WORDS, MAX_FLOWS).map_err(failed)?;
         let program = load_compiled(PROGRAM, &[&senders]).map_err(failed)?;
         let (attachment, _) = attach(&program, interface)?;
+        let queue = Queue::of(interface)?.map(Mutex::new);
         let interface = name.to_owned();
         let flows = Numbers::default();
-        Ok(SendProgram { interface, number, program, senders, flows, _attachment: attachment })
+        Ok(SendProgram {
+            interface,
+            number,
+            program,
+            senders,
+            flows,
+            queue,
+            _attachment: attachment,
+        })
     }
 
     /// A sender of frames made of `template`.
@@ -111,25 +123,34 @@ pub struct FrameSender {
 }
 
 impl FrameSender {
-    /// Sends up to `count` frames with the next sequence numbers; returns how many. One thread at a time may call it, in the
-    /// network namespace of the interface.
+    /// Sends up to `count` frames with the next sequence numbers; returns how many: 0 while the queue of a veth is full.
+    /// One thread at a time may call it, in the network namespace of the interface.
     ///
     /// # Errors
     /// The kernel refused to run the program.
     pub fn send(&self, count: u32) -> Result<u32> {
+        let SendProgram { interface, program, senders, queue, .. } = &*self.program;
+        let failed = |source| Error::system("send frames on", &**interface, source);
+        let mut queue =
+            queue.as_ref().map(|queue| queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let count = match &mut queue {
+            Some(queue) => queue.room(count).map_err(failed)?,
+            None => count,
+        };
         if count == 0 {
             return Ok(0);
         }
-        let SendProgram { interface, program, senders, .. } = &*self.program;
         let run = run_with_frames(program, &self.frame, METADATA_BYTES, count);
-        let failed = |source| Error::system("send frames on", &**interface, source);
         let mut state = [0; WORDS];
         senders.read(&index(self.number), &mut state).map_err(failed)?;
-        let sent = state[0] - self.sent.swap(state[0], Ordering::Relaxed);
+        let sent = (state[0] - self.sent.swap(state[0], Ordering::Relaxed)) as u32;
+        if let Some(queue) = &mut queue {
+            queue.sent(sent);
+        }
         match run {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(failed(error)),
             // A signal may have ended the run early.
-            _ => Ok(sent as u32),
+            _ => Ok(sent),
         }
     }
 }

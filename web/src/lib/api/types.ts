@@ -4360,7 +4360,7 @@ export interface components {
             counters_after?: {
                 [key: string]: number;
             };
-            /** @description Counters before the run, by the kernel's names. */
+            /** @description Counters before the run, by the kernel's names. `xdp_xmit_errors` of a veth is the sum of its queues. */
             counters_before?: {
                 [key: string]: number;
             };
@@ -4803,7 +4803,7 @@ export interface components {
              */
             source: string;
             /**
-             * @description `qdisc`, `card tx`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
+             * @description `qdisc`, `card tx`, `interface queue full`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
              *     `socket overflow`, `late`, `damaged header`, …
              * @default
              */
