@@ -8,6 +8,8 @@ use weir_model::record::stage;
 
 /// Source of the drops at a full socket buffer.
 const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
+/// Counter of the frames of XDP that an interface's queue had no room for.
+const REFUSED_FRAMES: &str = "xdp_xmit_errors";
 
 /// The ledger of a record's datagram flows; `None` when there is none, or when one end did not report.
 pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
@@ -128,16 +130,17 @@ pub(crate) fn datagrams(record: &Record, frames: u64) -> (u64, String) {
     }
 }
 
-/// Counters of the whole host and its interfaces: bounds, since other traffic counts there too.
+/// Counters of the whole host and its interfaces: bounds, since other traffic counts there too. Frames of XDP are of the test
+/// alone.
 fn host_rows(record: &Record, host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
-    let mut row = |stage: &str, frames: u64, source: String| {
+    let mut row = |stage: &str, frames: u64, source: String, exact: bool| {
         if frames > 0 {
             let (packets, of) = datagrams(record, frames);
             rows.push(LedgerRow {
                 stage: stage.into(),
                 packets,
                 source: source + &of,
-                kind: "bound".into(),
+                kind: if exact { "exact" } else { "bound" }.into(),
                 side: Some(side.into()),
             });
         }
@@ -147,20 +150,34 @@ fn host_rows(record: &Record, host: &Host, side: &str, sends: bool, rows: &mut V
         // receives can lose only these in its egress queue; its filters may drop incoming packets.
         for q in i.qdiscs.iter().filter(|q| sends || q.hook == "filter") {
             let source = format!("qdisc {} drops on {} (RTM_GETQDISC)", q.kind, i.name);
-            row(stage::QDISC, q.dropped_packets, source);
+            row(stage::QDISC, q.dropped_packets, source, false);
         }
+        let counted = |key| {
+            let (before, after) = (i.counters_before.get(key)?, i.counters_after.get(key)?);
+            Some(after.saturating_sub(*before))
+        };
+        let refused = counted(REFUSED_FRAMES).filter(|_| sends_frames(record)).unwrap_or(0);
+        let source = format!("{} {REFUSED_FRAMES}", i.name);
+        row(stage::INTERFACE_QUEUE, refused, source, true);
         for (key, stage) in [
             ("tx_dropped", stage::CARD_TX),
             ("rx_dropped", stage::CARD_RX),
             ("rx_missed_errors", stage::CARD_RX),
             ("rx_crc_errors", stage::CARD_RX),
         ] {
-            let (before, after) = (i.counters_before.get(key), i.counters_after.get(key));
-            if let (Some(b), Some(a)) = (before, after) {
-                row(stage, a.saturating_sub(*b), format!("{} {key}", i.name));
+            if let Some(frames) = counted(key) {
+                // It includes them.
+                let other = if key == "tx_dropped" { refused } else { 0 };
+                row(stage, frames.saturating_sub(other), format!("{} {key}", i.name), false);
             }
         }
     }
+}
+
+/// Whether programs sent frames of the record's flows.
+fn sends_frames(record: &Record) -> bool {
+    let senders = record.flows.iter().filter_map(|flow| flow.sender.as_ref());
+    senders.into_iter().any(|sender| sender.max_call_packets.is_some())
 }
 
 /// Drops of the backlog queues, counted per host: once if both ends are on one host.
@@ -303,6 +320,35 @@ mod tests {
         assert_eq!((row.side.as_deref(), l.remainder_packets), (Some("local"), 0));
         r.local = Some(queueing("tbf", "egress", 60));
         assert_eq!(ledger(&r).unwrap().remainder_packets, 30);
+    }
+
+    #[test]
+    fn frames_that_the_interface_refused_are_exact_and_no_other_drops() {
+        let counters = |dropped, refused| {
+            [("tx_dropped".to_string(), dropped), (REFUSED_FRAMES.to_string(), refused)].into()
+        };
+        let interface = Interface {
+            name: "eth0".into(),
+            counters_before: counters(10, 5),
+            counters_after: counters(105, 95),
+            ..Interface::default()
+        };
+        let host = Host { interfaces: vec![interface], ..Host::default() };
+        let mut r = record(1000, 900, 0, 0, Crossing::PerPacket);
+        r.local = Some(host);
+        let rows = |r: &Record| -> Vec<(String, u64, String)> {
+            let rows = ledger(r).unwrap().rows;
+            rows.into_iter().map(|r| (r.stage, r.packets, r.kind)).collect()
+        };
+        let row = |stage: &str, n, kind: &str| (stage.to_string(), n, kind.to_string());
+        // Sockets send no frames of XDP.
+        assert_eq!(rows(&r), [row("card tx", 95, "bound")]);
+        r.flows[0].sender.as_mut().unwrap().max_call_packets = Some(64);
+        assert_eq!(
+            rows(&r),
+            [row("interface queue full", 90, "exact"), row("card tx", 5, "bound")]
+        );
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 5);
     }
 
     #[test]

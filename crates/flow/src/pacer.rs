@@ -36,6 +36,8 @@ pub struct Pacer {
     max_backlog_ns: u64,
     /// Under `spread`: no send before this.
     not_before_ns: u64,
+    /// Slots that have been due for less than this are served together, and are not late.
+    together_ns: u64,
     late: u64,
     missed: u64,
     drawn: Option<Box<Drawn>>,
@@ -109,6 +111,7 @@ impl Pacer {
             catch_up,
             max_backlog_ns: MAX_BACKLOG_NS,
             not_before_ns: start_ns,
+            together_ns: 0,
             late: 0,
             missed: 0,
             drawn: None,
@@ -119,6 +122,14 @@ impl Pacer {
     #[must_use]
     pub(crate) fn with_unlimited_backlog(mut self) -> Self {
         self.max_backlog_ns = u64::MAX;
+        self
+    }
+
+    /// The same for a sender whose calls take longer than a period: each serves all slots that are due, as far as the policy
+    /// makes them up, those of `together_ns` at most.
+    #[must_use]
+    pub(crate) fn with_calls(mut self, together_ns: u64) -> Self {
+        self.together_ns = together_ns;
         self
     }
 
@@ -169,7 +180,7 @@ impl Pacer {
         self.slot
     }
 
-    /// Slots served more than one period after their time.
+    /// Slots served more than one period after their time, or than the time whose slots are served together.
     pub fn late(&self) -> u64 {
         self.late
     }
@@ -189,11 +200,13 @@ impl Pacer {
         let period = self.period_ns();
         let behind = now_ns.saturating_sub(intended);
         match self.catch_up {
-            CatchUp::None if behind > period.saturating_mul(u64::from(self.burst)) => {
+            CatchUp::None if behind > self.together_ns.max(self.burst_ns()) => {
                 self.skip_to(now_ns - period);
                 intended = self.intended_ns(self.slot);
             }
-            CatchUp::Burst(most) if behind > period.saturating_mul(u64::from(most)) => {
+            CatchUp::Burst(most)
+                if behind > self.together_ns.max(period.saturating_mul(u64::from(most))) =>
+            {
                 self.skip_to(now_ns - period.saturating_mul(u64::from(most)));
                 intended = self.intended_ns(self.slot);
             }
@@ -210,6 +223,9 @@ impl Pacer {
             return Due::At(at);
         }
         let left_in_burst = self.burst - (self.slot % u64::from(self.burst)) as u32;
+        if self.together_ns > 0 {
+            return Due::Now(self.due_together(now_ns, left_in_burst));
+        }
         Due::Now(match self.catch_up {
             CatchUp::Burst(most) if self.drawn.is_some() => self.drawn_due(now_ns, most),
             CatchUp::Spread(_) if self.drawn.is_some() => {
@@ -222,6 +238,30 @@ impl Pacer {
             }
             _ => left_in_burst,
         })
+    }
+
+    fn burst_ns(&self) -> u64 {
+        self.period_ns().saturating_mul(u64::from(self.burst))
+    }
+
+    /// Slots that one call serves at `now_ns`, at least `left_in_burst`.
+    fn due_together(&mut self, now_ns: u64, left_in_burst: u32) -> u32 {
+        let slots = |ns: u64| ns / self.period_ns().max(1);
+        let most = match self.catch_up {
+            // No faster than the policy makes them up.
+            CatchUp::Spread(percent) => {
+                let since = now_ns.saturating_sub(self.not_before_ns).min(self.together_ns) as f64;
+                1 + slots((since * (1.0 + percent / 100.0)) as u64)
+            }
+            CatchUp::Burst(most) => slots(self.together_ns).max(most.into()),
+            CatchUp::None => slots(self.together_ns),
+        };
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        if self.drawn.is_some() {
+            return self.drawn_due(now_ns, most.max(left_in_burst));
+        }
+        let due = self.first_from(now_ns.saturating_add(1)).saturating_sub(self.slot);
+        u32::try_from(due).unwrap_or(u32::MAX).min(most).max(left_in_burst)
     }
 
     /// Slots of differing intervals that are due at `now_ns`: those left of the burst, or up to `most`.
@@ -242,11 +282,11 @@ impl Pacer {
 
     /// `count` slots were served at `now_ns`.
     pub fn served(&mut self, count: u32, now_ns: u64) {
-        let period = self.period_ns();
+        let punctual = self.period_ns().max(self.together_ns);
         let due_before = self.drawn.as_ref().map(|drawn| drawn.due);
         let bursts_before = self.slot / u64::from(self.burst);
         for _ in 0..count {
-            if now_ns > self.intended_ns(self.slot).saturating_add(period) {
+            if now_ns > self.intended_ns(self.slot).saturating_add(punctual) {
                 self.late += 1;
             }
             if let Some(drawn) = &mut self.drawn {
@@ -261,13 +301,14 @@ impl Pacer {
             let slots = ended as f64 * f64::from(self.burst);
             let planned = match (&self.drawn, due_before) {
                 (Some(drawn), Some(before)) => (drawn.due.saturating_sub(before) >> 64) as f64,
-                _ => period as f64 * slots,
+                _ => self.period_ns() as f64 * slots,
             };
             let gap = planned / (1.0 + percent / 100.0);
             // Counted from the time when it was due, not from now, so that a late wake-up does not delay twice; but
             // at most half a gap back, so that a stall does not end in two packets at once.
             let back = match self.drawn {
-                Some(_) => period.saturating_mul(TRAIL_SLOTS).min(TRAIL_NS),
+                _ if self.together_ns > 0 => self.together_ns,
+                Some(_) => self.period_ns().saturating_mul(TRAIL_SLOTS).min(TRAIL_NS),
                 None => gap as u64 / 2,
             };
             let from = self.not_before_ns.max(now_ns.saturating_sub(back));
@@ -436,6 +477,65 @@ mod tests {
         let at_once = sent.iter().filter(|t| **t == 550_000_000).count();
         assert!((8..=9).contains(&at_once), "{at_once}");
         assert!((40..=43).contains(&p.missed()));
+    }
+
+    /// Runs a sender whose calls take 20 µs and 300 ns for each packet; returns the number of packets of each call.
+    fn run_calls(mut p: Pacer, until: u64, stall: (u64, u64)) -> (Vec<u32>, Pacer) {
+        let (mut now, mut calls) = (0u64, vec![]);
+        while now < until {
+            match p.due(now) {
+                Due::Now(n) => {
+                    p.served(n, now);
+                    calls.push(n);
+                    now += 20_000 + 300 * u64::from(n);
+                }
+                Due::At(at) => now = at,
+            }
+            if (stall.0..stall.1).contains(&now) {
+                now = stall.1;
+            }
+        }
+        p.end(until);
+        (calls, p)
+    }
+
+    #[test]
+    fn slow_calls_serve_what_is_due_and_keep_the_rate() {
+        const TOGETHER: u64 = 1_000_000;
+        for policy in [CatchUp::default(), CatchUp::None, CatchUp::Burst(4)] {
+            for (rate, most) in [(1000.0, 1), (40_000.0, 1), (100_000.0, 3), (1e6, 32), (2e6, 120)]
+            {
+                let p = Pacer::new(rate, 1, policy, 0).with_calls(TOGETHER);
+                let (calls, p) = run_calls(p, 1_000_000_000, (0, 0));
+                let sent: u64 = calls.iter().map(|n| u64::from(*n)).sum();
+                assert_eq!((sent + p.missed(), p.late()), (rate as u64, 0), "{policy:?} {rate}");
+                // Those that were due during the last call.
+                assert!(p.missed() <= u64::from(most), "{policy:?} {rate}: {}", p.missed());
+                let longest = calls.iter().max().unwrap();
+                assert!(*longest <= most, "{policy:?} {rate}: {longest}");
+            }
+        }
+    }
+
+    #[test]
+    fn slow_calls_make_up_a_stall_without_a_burst() {
+        let p = Pacer::new(100_000.0, 1, CatchUp::Spread(5.0), 0).with_calls(1_000_000);
+        let (calls, p) = run_calls(p, 1_000_000_000, (100_000_000, 110_000_000));
+        let sent: u64 = calls.iter().map(|n| u64::from(*n)).sum();
+        assert_eq!(p.missed() + sent, 100_000);
+        assert!(p.missed() <= 3, "{}", p.missed());
+        // Of 1000 that were due, those of a millisecond.
+        assert!(*calls.iter().max().unwrap() <= 110, "{:?}", calls.iter().max());
+    }
+
+    #[test]
+    fn slow_calls_keep_the_rate_of_random_intervals() {
+        let (p, _) = exponential(100_000);
+        let (calls, p) = run_calls(p.with_calls(1_000_000), 1_000_000_000, (0, 0));
+        let sent: u32 = calls.iter().sum();
+        assert!(p.missed() <= 20, "{}", p.missed());
+        // Poisson's standard deviation is 316.
+        assert!(sent.abs_diff(100_000) < 5 * 316, "{sent}");
     }
 
     #[test]

@@ -154,6 +154,8 @@ pub struct Sending {
     /// Data in place of generated content.
     supply: Option<Arc<Supply>>,
     segmented: bool,
+    /// Whether its engine sends many packets in one call.
+    sends_frames: bool,
     /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
     sends_whole_backlog: bool,
     has_transactions: bool,
@@ -219,6 +221,7 @@ impl Sending {
             gaps,
             supply: None,
             segmented,
+            sends_frames: spec.connection.engine == EngineName::Xdp,
             sends_whole_backlog: spec.connection.shape.has_transactions(),
             has_transactions: spec.connection.shape.has_transactions(),
             has_volumes: spec.connection.shape.has_volumes(),
@@ -280,6 +283,7 @@ impl Sending {
         self.rate.map(|(pps, burst, policy)| {
             let pacer = Pacer::new(pps, burst, policy, at_ns);
             let pacer = pacer.with_gaps(self.gaps.clone(), self.sequence);
+            let pacer = if self.sends_frames { pacer.with_calls(CALL_NS) } else { pacer };
             if self.sends_whole_backlog { pacer.with_unlimited_backlog() } else { pacer }
         })
     }
@@ -377,6 +381,10 @@ impl Sending {
         let segments = segments_per_message(self.sizes.max(), most);
         let peak = self.schedule.as_ref().map_or(0.0, |schedule| schedule.peak);
         self.rate.map_or(Demand::UNLIMITED, |(pps, burst, _)| {
+            let burst = match self.sends_frames {
+                true => burst.max((pps * USUAL_CALL_SECONDS) as u32),
+                false => burst,
+            };
             Demand::paced(pps.max(peak), burst, self.sizes.max(), segments)
         })
     }
@@ -809,16 +817,15 @@ pub fn header_bytes(format: HeaderFormat) -> usize {
     Header::new(format, MAX_MESSAGE).carries().bytes
 }
 
-/// Time of the packets that engine `xdp` sends in one call, at most, unless the plan has longer bursts.
-const CALL_SECONDS: f64 = 100e-6;
+/// Maximum time whose packets engine `xdp` sends in one call. A call costs some 20 µs, however few packets it sends.
+const CALL_NS: u64 = 1_000_000;
+/// Time whose packets it sends in one call where flows or the processor are busy: for the estimate of its demand.
+const USUAL_CALL_SECONDS: f64 = 100e-6;
 
 /// Packets per second, packets of a burst and policy of a paced flow.
 fn pacing(spec: &FlowSpec, payload: usize, segmented: bool) -> Option<(f64, u32, CatchUp)> {
     spec.packets_per_second().map(|pps| {
-        let burst = if spec.connection.engine == EngineName::Xdp {
-            // A call costs some 20 µs, however few packets it sends.
-            spec.rate.burst.max((pps * CALL_SECONDS) as u32)
-        } else if segmented {
+        let burst = if segmented {
             spec.rate.burst.max(segments_per_message(payload, FEW_SEGMENTS) as u32)
         } else {
             spec.rate.burst

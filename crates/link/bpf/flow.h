@@ -1,4 +1,4 @@
-// What the two programs of a flow share: the helpers that they call, the packet's layout, and the tag of the data header.
+// What the two programs of a flow share: the helpers that they call, the frame's layout, and the tag of the data header.
 //
 // Compiled by scripts/bpf.sh. The loader (link/src/bpf.rs) gets the instructions alone, and replaces each placeholder of
 // a map by the map's descriptor.
@@ -32,6 +32,8 @@ static long (*const redirect)(u32 interface, u64 flags) = (void *)23;
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40
 #define UDP_BYTES 8
+// The header behind Ethernet's of frames without IP (wire/src/ethernet.rs): a subtype, two flow numbers and a length.
+#define LINK_BYTES 8
 
 // The native data header of 32 bytes (wire/src/header/native.rs), as it is on the wire.
 struct header {

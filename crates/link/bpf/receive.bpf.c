@@ -12,7 +12,8 @@
 #define BELOW_BITS 24
 #define CELLS(bits) (((bits) - 11 + 2) * 1024)
 
-// The key of map 0: an IPv4 address is the first four bytes, the rest is zero.
+// The key of map 0: an IPv4 address is the first four bytes, the rest is zero. Of a frame without IP, version 0, the bytes
+// that identify its flow are in the place of the addresses.
 struct tuple {
     u8 source[16];
     u8 destination[16];
@@ -120,22 +121,31 @@ ALWAYS_INLINE void count_delay(struct state *state, u32 number, s64 delay_ns)
 __attribute__((section("xdp"), used)) int receive(struct xdp_md *context)
 {
     void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-    if (data + ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + sizeof(struct header) > end)
+    if (data + ETHERNET_BYTES + LINK_BYTES + sizeof(struct header) > end)
         return XDP_PASS;
     u16 kind = *(u16 *)(data + 12);
     struct tuple tuple = {};
-    u8 *udp;
-    // Bytes before the payload.
-    u64 headers;
-    if (kind == __builtin_bswap16(0x0800)) {
+    struct header *header;
+    // Bytes before the payload, and of it.
+    u64 headers, payload;
+    if (kind == __builtin_bswap16(0x88b5)) {
+        // Both MAC addresses, the EtherType, the subtype and both flow numbers.
+        __builtin_memcpy(tuple.source, data, 16);
+        *(u32 *)tuple.destination = *(u32 *)(data + 16);
+        headers = ETHERNET_BYTES + LINK_BYTES;
+        header = data + ETHERNET_BYTES + LINK_BYTES;
+        payload = __builtin_bswap16(*(u16 *)(data + 20));
+    } else if (kind == __builtin_bswap16(0x0800)) {
         u8 *ip = data + ETHERNET_BYTES;
+        if (data + ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + sizeof(struct header) > end)
+            return XDP_PASS;
         // No options, no fragment, UDP.
         if (ip[0] != 0x45 || (*(u16 *)(ip + 6) & __builtin_bswap16(0x3fff)) || ip[9] != 17)
             return XDP_PASS;
         *(u32 *)tuple.source = *(u32 *)(ip + 12);
         *(u32 *)tuple.destination = *(u32 *)(ip + 16);
         tuple.version = 4;
-        udp = ip + IPV4_BYTES;
+        header = (void *)(ip + IPV4_BYTES + UDP_BYTES);
         headers = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
     } else if (kind == __builtin_bswap16(0x86dd)) {
         u8 *ip = data + ETHERNET_BYTES;
@@ -143,22 +153,24 @@ __attribute__((section("xdp"), used)) int receive(struct xdp_md *context)
             return XDP_PASS;
         __builtin_memcpy(tuple.source, ip + 8, 32);
         tuple.version = 6;
-        udp = ip + IPV6_BYTES;
+        header = (void *)(ip + IPV6_BYTES + UDP_BYTES);
         headers = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
     } else {
         return XDP_PASS;
     }
-    tuple.source_port = *(u16 *)udp;
-    tuple.destination_port = *(u16 *)(udp + 2);
+    if (tuple.version) {
+        u16 *udp = (void *)header - UDP_BYTES;
+        tuple.source_port = udp[0];
+        tuple.destination_port = udp[1];
+        payload = (u64)__builtin_bswap16(udp[2]) - UDP_BYTES;
+    }
     struct flow *flow = map_lookup(MAP(0), &tuple);
     if (!flow)
         return XDP_PASS;
     // The socket of the flow handles what is no datagram with a valid tag: messages of the session, and damage.
-    struct header *header = (void *)(udp + UDP_BYTES);
-    u64 payload = __builtin_bswap16(*(u16 *)(udp + 4)) - UDP_BYTES;
     u64 wire_sequence = header->sequence, wire_sent_ns = header->sent_ns;
     u32 tag = tag_of(flow->key0, flow->key1, wire_sequence, wire_sent_ns, header->lateness_and_flow, header->flags);
-    if (tag != header->tag || payload < sizeof(struct header) || headers + payload > frame_bytes(context))
+    if (tag != header->tag || payload < sizeof(struct header) || payload > frame_bytes(context) - headers)
         return XDP_PASS;
     u32 number = flow->number;
     struct state *state = map_lookup(MAP(1), &number);

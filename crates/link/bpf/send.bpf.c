@@ -17,7 +17,7 @@ struct sender {
     // Sum of everything that the checksum of UDP covers, without what differs from frame to frame.
     u32 sum;
     u32 interface;
-    // Offset of the data header in the frame: after UDP over IPv4 or IPv6.
+    // Offset of the data header in the frame: after UDP over IPv4 or IPv6, or after the header of a frame without IP.
     u32 offset;
 };
 
@@ -36,6 +36,9 @@ __attribute__((section("xdp"), used)) int send(struct xdp_md *context)
     if (sender->offset == ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES) {
         data += ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
         asm volatile("# IPv6" : "+r"(data));
+    } else if (sender->offset == ETHERNET_BYTES + LINK_BYTES) {
+        data += ETHERNET_BYTES + LINK_BYTES;
+        asm volatile("# no IP" : "+r"(data));
     } else {
         data += ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
         asm volatile("# IPv4" : "+r"(data));
@@ -49,6 +52,8 @@ __attribute__((section("xdp"), used)) int send(struct xdp_md *context)
     header->sequence = sequence;
     header->sent_ns = sent_ns;
     header->tag = tag;
+    if (sender->offset == ETHERNET_BYTES + LINK_BYTES)
+        return redirect(sender->interface, 0);
     // RFC 768 and 1071, in words of 32 bits.
     u64 sum = sender->sum;
     sum += (u32)sequence;

@@ -3,10 +3,12 @@
 
 use std::net::IpAddr;
 
-pub use crate::sys::ethtool::{driver, offloads, set_offload, speed_bits_per_second};
+pub use crate::sys::ethtool::{
+    driver, driver_statistics, offloads, set_offload, speed_bits_per_second,
+};
 pub use crate::sys::interface::{
-    egress_interface, hardware, has_default_route, interface, interfaces, neighbour_mac, qdiscs,
-    sends_xdp_frames,
+    CounterReader, egress_interface, hardware, has_default_route, interface, interfaces,
+    neighbour_mac, qdiscs, sends_xdp_frames,
 };
 
 /// An address of an interface.

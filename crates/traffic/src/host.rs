@@ -48,6 +48,8 @@ fn softnet_dropped() -> Option<u64> {
 fn counters(name: &str) -> BTreeMap<String, u64> {
     let Ok(i) = net_interface::interface(name) else { return BTreeMap::new() };
     let c = i.counters;
+    let refused = (i.kind.as_deref() == Some("veth")).then(|| refused_xdp_frames(name)).flatten();
+    let refused = refused.map(|frames| ("xdp_xmit_errors".to_string(), frames));
     [
         ("rx_packets", c.rx_packets),
         ("tx_packets", c.tx_packets),
@@ -64,7 +66,15 @@ fn counters(name: &str) -> BTreeMap<String, u64> {
     ]
     .into_iter()
     .map(|(k, v)| (k.to_string(), v))
+    .chain(refused)
     .collect()
+}
+
+/// Frames of XDP that the queues of a veth had no room for, by the statistics of its driver.
+fn refused_xdp_frames(name: &str) -> Option<u64> {
+    let statistics = net_interface::driver_statistics(name).ok()?;
+    let of_queues = statistics.iter().filter(|(name, _)| name.ends_with("_xdp_xmit_errors"));
+    of_queues.map(|(_, frames)| *frames).reduce(u64::saturating_add)
 }
 
 /// The disciplines that all packets of an interface traverse. They also count the drops of their children.

@@ -13,18 +13,17 @@ fn ends(flow: &Flow) -> (&Sender, &Receiver) {
 }
 
 #[test]
-fn both_ends_count_the_same_over_both_versions_of_ip() {
-    let Some(mut bench) = Bench::up("both_ends_count_the_same_over_both_versions_of_ip", &[])
-    else {
-        return;
-    };
+fn both_ends_count_the_same_over_both_versions_of_ip_and_without() {
+    let test = "both_ends_count_the_same_over_both_versions_of_ip_and_without";
+    let Some(mut bench) = Bench::up(test, &[]) else { return };
     bench.serve(&[]);
     let host = bench.lab.host("b").unwrap();
-    for address in [host.ipv4.to_string(), host.ipv6.to_string()] {
+    let (v4, v6) = (host.ipv4.to_string(), host.ipv6.to_string());
+    for (address, transport) in [(&v4, "-u"), (&v6, "-u"), (&v4, "--ethernet")] {
         for (size, flows) in [("32", "1"), ("64", "3"), ("1400", "2")] {
-            let words = ["-u", "--engine", "xdp", "-b", "20000pps", "-l", size, "-P", flows];
+            let words = [transport, "--engine", "xdp", "-b", "20000pps", "-l", size, "-P", flows];
             let words = [&words[..], &["-k", "5000", "-i", "0.1"]].concat();
-            let record = bench.test_to(&address, &words);
+            let record = bench.test_to(address, &words);
             for flow in &record.flows {
                 let (s, r) = ends(flow);
                 assert_eq!((s.packets, r.packets, s.bytes), (5000, 5000, r.bytes), "{size}");
@@ -113,8 +112,11 @@ fn what_the_engine_needs_is_refused_by_name() {
     let ended = run(bench.test_command(&[&xdp[..], &["-P", "33"]].concat()));
     assert_eq!((ended.status.code(), ended.refusal().code.as_str()), (Some(3), "peer-limit"));
     // Larger than a frame, which is not fragmented.
-    let ended = run(bench.test_command(&[&xdp[..], &["-l", "1473"]].concat()));
-    assert_eq!((ended.status.code(), ended.refusal().code.as_str()), (Some(2), "usage"));
+    let frames = ["--ethernet", "--engine", "xdp", "-t", "0.1", "--json"];
+    for (words, size) in [(&xdp, "1473"), (&frames, "1493")] {
+        let ended = run(bench.test_command(&[&words[..], &["-l", size]].concat()));
+        assert_eq!((ended.status.code(), ended.refusal().code.as_str()), (Some(2), "usage"));
+    }
 }
 
 #[test]

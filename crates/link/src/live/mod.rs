@@ -1,12 +1,13 @@
-//! Flows of UDP without the socket layer: sent as XDP live frames, and accounted for by an XDP program at the receiver.
+//! Flows of UDP and of Ethernet frames without the socket layer: sent as XDP live frames, and accounted for by an XDP program at the receiver.
 //!
-//! [`FrameSender`] has the kernel run a program once for each frame, which writes the native data header and the checksum
+//! [`FrameSender`] has the kernel run a program once for each frame, which writes the native data header and the checksum of UDP
 //! into a template and redirects it to the interface. [`ReceiveProgram`] is on the receiver's interface: datagrams of
 //! known flows with a valid tag end there and are counted; all others reach the stack as without it. Programs and maps
 //! belong to descriptors of this process, and go away with it.
 //!
 //! The programs are C (`bpf/`), compiled by `scripts/bpf.sh`; the committed instructions are part of this crate.
 
+mod queue;
 mod receive;
 mod send;
 
@@ -16,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::bpf::{Attachment, attach_xdp};
 use crate::error::{Error, Result};
 
-pub use receive::{Clock, Counts, Delays, FlowCounter, ReceiveProgram, Snapshot};
+pub use receive::{Clock, Counts, Delays, FlowAddresses, FlowCounter, ReceiveProgram, Snapshot};
 pub use send::{FrameSender, SendProgram, Template};
 
 /// Maximum number of flows of one program. A receiver's take 410 KB of the kernel's memory each.

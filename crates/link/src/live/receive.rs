@@ -65,16 +65,11 @@ impl ReceiveProgram {
         self.in_driver
     }
 
-    /// Starts to account for the flow of datagrams from `source` to `destination`, whose tags have this key.
+    /// Starts to account for the flow of datagrams with these addresses, whose tags have this key.
     ///
     /// # Errors
     /// All numbers are in use, or the kernel refused.
-    pub fn add(
-        self: &Arc<Self>,
-        source: SocketAddr,
-        destination: SocketAddr,
-        key: [u64; 2],
-    ) -> Result<FlowCounter> {
+    pub fn add(self: &Arc<Self>, addresses: FlowAddresses, key: [u64; 2]) -> Result<FlowCounter> {
         let failed =
             |source| Error::system("add a flow to the XDP program on", &*self.interface, source);
         let number = self.numbers.take().map_err(|reason| {
@@ -83,7 +78,7 @@ impl ReceiveProgram {
         // From here on dropping it releases the number.
         let counter = FlowCounter {
             program: self.clone(),
-            tuple: tuple(source, destination),
+            tuple: addresses.tuple(),
             key,
             number,
             stated: Mutex::default(),
@@ -97,24 +92,45 @@ impl ReceiveProgram {
     }
 }
 
-/// `struct tuple`.
-fn tuple(source: SocketAddr, destination: SocketAddr) -> [u64; TUPLE_WORDS] {
-    let mut bytes = [0; 8 * TUPLE_WORDS];
-    let mut version = 4u32;
-    for (address, at) in [(source, 0), (destination, 16)] {
-        match address.ip().to_canonical() {
-            IpAddr::V4(ip) => bytes[at..at + 4].copy_from_slice(&ip.octets()),
-            IpAddr::V6(ip) => {
-                version = 6;
-                bytes[at..at + 16].copy_from_slice(&ip.octets());
+/// What all frames of a flow have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowAddresses {
+    /// UDP from one address and port to another.
+    Udp {
+        /// The sender.
+        source: SocketAddr,
+        /// The receiver.
+        destination: SocketAddr,
+    },
+    /// Ethernet frames without IP: the bytes that identify the flow (`weir_wire::ethernet::flow_bytes`).
+    Ethernet([u8; 20]),
+}
+
+impl FlowAddresses {
+    /// `struct tuple`.
+    fn tuple(self) -> [u64; TUPLE_WORDS] {
+        let mut bytes = [0; 8 * TUPLE_WORDS];
+        match self {
+            FlowAddresses::Ethernet(flow) => bytes[..flow.len()].copy_from_slice(&flow),
+            FlowAddresses::Udp { source, destination } => {
+                let mut version = 4u32;
+                for (address, at) in [(source, 0), (destination, 16)] {
+                    match address.ip().to_canonical() {
+                        IpAddr::V4(ip) => bytes[at..at + 4].copy_from_slice(&ip.octets()),
+                        IpAddr::V6(ip) => {
+                            version = 6;
+                            bytes[at..at + 16].copy_from_slice(&ip.octets());
+                        }
+                    }
+                }
+                bytes[32..34].copy_from_slice(&source.port().to_be_bytes());
+                bytes[34..36].copy_from_slice(&destination.port().to_be_bytes());
+                bytes[36..].copy_from_slice(&version.to_ne_bytes());
             }
         }
+        let (words, _) = bytes.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_ne_bytes(words[i]))
     }
-    bytes[32..34].copy_from_slice(&source.port().to_be_bytes());
-    bytes[34..36].copy_from_slice(&destination.port().to_be_bytes());
-    bytes[36..].copy_from_slice(&version.to_ne_bytes());
-    let (words, _) = bytes.as_chunks::<8>();
-    std::array::from_fn(|i| u64::from_ne_bytes(words[i]))
 }
 
 /// What user space states about the time of a flow.

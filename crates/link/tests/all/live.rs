@@ -5,10 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use weir_link::live::{
-    Clock, Counts, FlowCounter, FrameSender, MAX_FLOWS, ReceiveProgram, SendProgram, Template,
+    Clock, Counts, FlowAddresses, FlowCounter, FrameSender, MAX_FLOWS, ReceiveProgram, SendProgram,
+    Template,
 };
 use weir_net::interface::{interface, sends_xdp_frames};
 use weir_net::namespace::NetNamespace;
+use weir_wire::ethernet::{Endpoint, EthernetFrame, flow_bytes};
 use weir_wire::header::native::{HeaderLayout, decode, encode};
 use weir_wire::header::{Decoded, HeaderFields, SendTime, TagKey};
 use weir_wire::packet::{Packet, Transport};
@@ -59,9 +61,8 @@ fn sender(
             ttl: None,
             flow_label: 0,
         };
-        let mut content: Vec<u8> = (0..payload).map(|i| (i * 31 + 7) as u8).collect();
         let fields = HeaderFields { flow: FLOW, ..HeaderFields::default() };
-        encode(HeaderLayout::Full32, &key(), &fields, &mut content);
+        let mut content = payload_of(&fields, payload);
         content[28..32].fill(0);
         let (frame, sum) = headers.encode(&content).unwrap();
         let sum = u32::from(sum.folded().to_be());
@@ -89,7 +90,22 @@ fn program(path: &Path) -> Arc<ReceiveProgram> {
 
 fn counter(program: &Arc<ReceiveProgram>, addresses: [IpAddr; 2]) -> FlowCounter {
     let (source, destination) = ends(addresses);
-    program.add(source, destination, key().words()).unwrap()
+    program.add(FlowAddresses::Udp { source, destination }, key().words()).unwrap()
+}
+
+/// Both ends of a flow of frames without IP from host a.
+fn link_ends(path: &Path) -> (Endpoint, Endpoint) {
+    let mac =
+        |host: &NetNamespace, name| host.run_in(|| interface(name).unwrap().mac.unwrap()).unwrap();
+    let near = Endpoint { mac: mac(&path.a, "ea"), port: 4000 };
+    (near, Endpoint { mac: mac(&path.m, "A"), port: 9348 })
+}
+
+/// A payload that begins with a data header.
+fn payload_of(fields: &HeaderFields, length: usize) -> Vec<u8> {
+    let mut content: Vec<u8> = (0..length).map(|i| (i * 31 + 7) as u8).collect();
+    encode(HeaderLayout::Full32, &key(), fields, &mut content);
+    content
 }
 
 /// A frame from host a with the number `sequence`, as a sender of another implementation writes it.
@@ -158,6 +174,61 @@ fn frames_have_valid_headers_numbers_times_and_checksums() {
     wireshark_finds_no_fault(test, &capture);
 }
 
+#[test]
+fn frames_without_ip_are_sent_and_counted_by_their_flow() {
+    let test = "frames_without_ip_are_sent_and_counted_by_their_flow";
+    let Some(path) = path(test, 1500) else { return };
+    let program = program(&path);
+    let sending = sending(&path);
+    let (near, far) = link_ends(&path);
+    let add = |length| {
+        let fields = HeaderFields { flow: FLOW, ..HeaderFields::default() };
+        let mut payload = payload_of(&fields, length);
+        payload[28..32].fill(0);
+        let frame = EthernetFrame { source: near, destination: far, payload: &payload }.encode();
+        sending.add(Template { frame, sum: 0, key: key().words() }).unwrap()
+    };
+    let raw = RawSocket::open(&path.m, "A");
+    for length in [32, 64, 1492] {
+        let sender = add(length);
+        send(&path, &sender, 3);
+        for number in 0..3 {
+            let bytes = loop {
+                let bytes = raw.recv().expect("a frame");
+                if bytes[12..14] == [0x88, 0xb5] {
+                    break bytes;
+                }
+            };
+            let frame = EthernetFrame::decode(&bytes).unwrap();
+            assert_eq!((frame.source, frame.destination), (near, far));
+            assert_eq!((frame.payload.len(), bytes.len()), (length, 22 + length));
+            let header = decode(HeaderLayout::Full32, &key(), frame.payload).unwrap();
+            assert_eq!((header.sequence, header.flow), (number, Some(FLOW)));
+            assert!(frame.payload[32..].iter().zip(32..).all(|(b, i)| *b == (i * 31 + 7) as u8));
+        }
+    }
+    let flow = FlowAddresses::Ethernet(flow_bytes(near, far));
+    let counter = program.add(flow, key().words()).unwrap();
+    let sender = add(64);
+    send(&path, &sender, 100);
+    let counts = arrived(&counter, 100);
+    assert_eq!((counts.packets, counts.bytes, counts.next), (100, 6400, 100));
+    // Padding does not count; a length beyond the frame, another flow and another tag reach the stack.
+    let from = RawSocket::open(&path.a, "ea");
+    let fields = HeaderFields { sequence: 100, flow: FLOW, ..HeaderFields::default() };
+    let payload = payload_of(&fields, 32);
+    let good = EthernetFrame { source: near, destination: far, payload: &payload }.encode();
+    from.send(&[&good[..], &[0; 6]].concat()).unwrap();
+    assert_eq!(arrived(&counter, 101).bytes, 6432);
+    for at in [19, 20, 21, 53] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        from.send(&bad).unwrap();
+        while raw.recv().expect("the frame") != bad {}
+    }
+    assert_eq!(counter.read().unwrap().now.packets, 101);
+}
+
 /// The header of a capture of Ethernet frames.
 fn pcap_header() -> Vec<u8> {
     [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 1]
@@ -208,20 +279,20 @@ fn every_datagram_is_counted_once() {
         let counter = counter(&program, addresses);
         counter.state(Clock { offset_ns: Some(0), boundary_ns: u64::MAX }).unwrap();
         let sender = sender(&path, &sending, addresses, payload);
-        for count in [1, 200, 100] {
+        // Many times the entries of the veth's queue, which drops what it has no room for.
+        for count in [1, 200, 30_000] {
             send(&path, &sender, count);
         }
-        // Loss would be that of the veth's ring, which 200 frames do not fill.
-        let counts = arrived(&counter, 301);
+        let counts = arrived(&counter, 30_201);
         let Counts { packets, bytes, duplicates, late, reordered, next, delays, .. } = counts;
-        assert_eq!((packets, bytes, next), (301, 301 * payload as u64, 301));
-        assert_eq!((duplicates, late, reordered, delays), (0, 0, 0, 301));
+        assert_eq!((packets, bytes, next), (30_201, 30_201 * payload as u64, 30_201));
+        assert_eq!((duplicates, late, reordered, delays), (0, 0, 0, 30_201));
         assert!(counts.first_ns < counts.last_ns, "{counts:?}");
         let measured = counter.delays().unwrap().unwrap();
         let cells = measured.above.iter().chain(&measured.below).map(|(_, count)| count);
-        assert_eq!(cells.sum::<u64>(), 301);
+        assert_eq!(cells.sum::<u64>(), 30_201);
         assert!(0 < measured.min_ns && measured.min_ns <= measured.max_ns, "{measured:?}");
-        let mean = counts.delay_sum_ns / 301;
+        let mean = counts.delay_sum_ns / 30_201;
         assert!((measured.min_ns..=measured.max_ns).contains(&mean), "{mean} {measured:?}");
     }
 }
@@ -320,7 +391,7 @@ fn an_interface_has_one_program_and_flows_have_a_limit() {
     let (source, destination) = ends(V4);
     let add = |port| {
         let source = SocketAddr::new(source.ip(), port);
-        program.add(source, destination, key().words())
+        program.add(FlowAddresses::Udp { source, destination }, key().words())
     };
     let mut flows: Vec<_> = (0..MAX_FLOWS as u16).map(|port| add(port).unwrap()).collect();
     assert!(matches!(add(1000), Err(weir_link::Error::Refused { .. })));

@@ -105,8 +105,8 @@ impl Connection {
         if let Some(window) = self.window {
             return Some(("window", with(&window), "absent: there is no socket buffer".into()));
         }
-        let udp = self.transport.udp_options()?;
-        for (field, switch) in [("gso", udp.gso), ("gro", udp.gro)] {
+        let udp = self.transport.udp_options();
+        for (field, switch) in udp.iter().flat_map(|udp| [("gso", udp.gso), ("gro", udp.gro)]) {
             if switch == Switch::On {
                 return Some((field, with(&"on"), "auto or off: each datagram is a frame".into()));
             }
@@ -146,6 +146,13 @@ mod tests {
         {
             assert_eq!(refused(&format!("{udp}\n{accepted}")), None, "{accepted}");
         }
+        for accepted in ["", "payload = 1492\nrate = 0", "rate = \"1000pps\""] {
+            assert_eq!(
+                refused(&format!("transport = \"ethernet\"\n{accepted}")),
+                None,
+                "{accepted}"
+            );
+        }
         for (fields, field) in [
             ("transport = \"tcp\"", "engine"),
             ("transport = \"udp-lite\"", "engine"),
@@ -160,6 +167,10 @@ mod tests {
             ("transport = \"udp\"\ngso = \"on\"", "gso"),
             ("transport = \"udp\"\nkernel_pacing = \"1M\"", "kernel_pacing"),
             ("transport = \"udp\"\npriority = 3", "priority"),
+            ("transport = \"ethernet\"\npriority = 3", "priority"),
+            ("transport = \"ethernet\"\npayload = 31", "payload"),
+            ("transport = \"ethernet\"\nshape = \"rr\"", "shape"),
+            ("transport = \"ethernet\"\ndirection = \"bidirectional\"", "direction"),
         ] {
             assert_eq!(refused(fields).as_deref(), Some(field), "{fields}");
         }

@@ -29,7 +29,7 @@ connection! {
         /// Which side sends.
         #[schemars(extend("x-group" = "what"))]
         direction: Direction = Direction::Forward,
-        /// How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends.
+        /// How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP or Ethernet frames from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends.
         #[serde(skip_serializing_if = "is_default")]
         #[schemars(extend("x-group" = "what"))]
         engine: EngineName = EngineName::default(),

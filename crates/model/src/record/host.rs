@@ -122,7 +122,7 @@ record! {
         /// Queueing discipline at the root.
         #[serde(skip_serializing_if = "Option::is_none")]
         qdisc: Option<String>,
-        /// Counters before the run, by the kernel's names.
+        /// Counters before the run, by the kernel's names. `xdp_xmit_errors` of a veth is the sum of its queues.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters_before: BTreeMap<String, u64>,
         /// Counters after the run.

@@ -39,7 +39,7 @@ impl LossLedger {
 record! {
     /// One place where packets were lost.
     LedgerRow {
-        /// `qdisc`, `card tx`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
+        /// `qdisc`, `card tx`, `interface queue full`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
         /// `socket overflow`, `late`, `damaged header`, …
         stage: String,
         /// Packets.

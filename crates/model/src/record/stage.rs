@@ -4,6 +4,8 @@
 pub const QDISC: &str = "qdisc";
 /// The outgoing interface.
 pub const CARD_TX: &str = "card tx";
+/// The full queue of the sender's interface, which refused frames of XDP.
+pub const INTERFACE_QUEUE: &str = "interface queue full";
 /// A loss law of the emulator.
 pub const EMULATOR_PLANNED: &str = "emulator planned";
 /// The queue of a rate law.

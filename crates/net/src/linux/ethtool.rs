@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::netlink::{text, u16_at, u32_at};
+use super::netlink::{text, u16_at, u32_at, u64_at};
 use crate::error::{Context, Error, Result};
 use crate::interface::{Driver, Offload};
 
@@ -11,13 +11,17 @@ const SIOCETHTOOL: u64 = 0x8946;
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
+const ETH_SS_STATS: u32 = 1;
 const ETH_SS_FEATURES: u32 = 4;
 const NAME_LEN: usize = 32;
 /// More features than any kernel has (64 now).
 const MAX_FEATURES: usize = 1024;
+/// More statistics than drivers have: a veth of 4096 queues has some ten thousand.
+const MAX_STATISTICS: usize = 65_536;
 
 /// Runs one command whose request and answer share `buffer`; the kernel writes no more than the counts in the request
 /// allow, and each caller sizes the buffer by them.
@@ -80,25 +84,45 @@ pub fn speed_bits_per_second(interface: &str) -> Result<Option<u64>> {
     Ok(known.then(|| u64::from(megabits) * 1_000_000))
 }
 
-/// Names of all features this kernel knows, by bit.
-fn feature_names(interface: &str) -> io::Result<Vec<String>> {
+/// Names of a set of strings, `most` at most.
+fn strings(interface: &str, set: u32, most: usize) -> io::Result<Vec<String>> {
     // struct ethtool_sset_info: command, reserved, 64-bit mask, one count.
     let mut buffer = [ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
-    let mask = (1_u64 << ETH_SS_FEATURES).to_ne_bytes();
+    let mask = (1_u64 << set).to_ne_bytes();
     buffer[2] = u32_at(&mask, 0).unwrap_or(0);
     buffer[3] = u32_at(&mask, 4).unwrap_or(0);
     command(interface, &mut buffer)?;
     let count = buffer[4] as usize;
-    if count > MAX_FEATURES {
+    if count > most {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // struct ethtool_gstrings: command, set, length, then names of 32 bytes. The kernel writes as many as it has, which
-    // does not change while it runs.
-    let mut buffer = vec![0_u32; 3 + MAX_FEATURES * NAME_LEN / 4];
-    buffer[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count as u32]);
+    // struct ethtool_gstrings: command, set, length, then names of 32 bytes. The kernel writes as many as it has, whatever
+    // the length: `most` is more.
+    let mut buffer = vec![0_u32; 3 + most * NAME_LEN / 4];
+    buffer[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, set, count as u32]);
     command(interface, &mut buffer)?;
     let bytes = bytes_of(&buffer[3..3 + count * NAME_LEN / 4]);
     Ok(bytes.chunks_exact(NAME_LEN).map(text).collect())
+}
+
+/// Names of all features this kernel knows, by bit.
+fn feature_names(interface: &str) -> io::Result<Vec<String>> {
+    strings(interface, ETH_SS_FEATURES, MAX_FEATURES)
+}
+
+/// The statistics that the driver of an interface has of its own, in its order; none if it has none.
+pub fn driver_statistics(interface: &str) -> Result<Vec<(String, u64)>> {
+    let names = match strings(interface, ETH_SS_STATS, MAX_STATISTICS) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(vec![]),
+        names => names.context("read the statistics of", interface)?,
+    };
+    // struct ethtool_stats: command, count, then 64-bit values, as many as the driver has.
+    let mut buffer = vec![0_u32; 2 + 2 * MAX_STATISTICS];
+    buffer[..2].copy_from_slice(&[ETHTOOL_GSTATS, names.len() as u32]);
+    command(interface, &mut buffer).context("read the statistics of", interface)?;
+    let bytes = bytes_of(&buffer[2..]);
+    let values = (0..).map_while(|i| u64_at(&bytes, 8 * i));
+    Ok(names.into_iter().zip(values).collect())
 }
 
 /// All features of an interface, in the kernel's order.

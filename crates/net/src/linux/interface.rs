@@ -6,10 +6,11 @@ use std::path::Path;
 
 use super::netlink::{Attributes, Netlink, push_attribute, u16_at, u64_at};
 use super::rtnetlink::{
-    Route, parse_address, parse_link, parse_neighbour, parse_qdisc, parse_route,
+    Route, STATS_LINK_64, parse_address, parse_link, parse_neighbour, parse_qdisc, parse_route,
+    parse_statistics,
 };
 use crate::error::{Context, Error, Result};
-use crate::interface::{Egress, Hardware, Interface, Qdisc};
+use crate::interface::{Egress, Hardware, Interface, InterfaceCounters, Qdisc};
 
 const ROUTE_KIND_UNICAST: u8 = 1;
 const ROUTE_KIND_LOCAL: u8 = 2;
@@ -48,6 +49,48 @@ pub fn interfaces() -> Result<Vec<Interface>> {
 pub fn interface(name: &str) -> Result<Interface> {
     let found = interfaces()?.into_iter().find(|link| link.name == name);
     found.ok_or_else(|| Error::NoInterface { name: name.to_owned() })
+}
+
+/// Reads the counters of one interface again and again, at some microseconds each.
+#[derive(Debug)]
+pub struct CounterReader {
+    netlink: Netlink,
+    interface: u32,
+}
+
+impl CounterReader {
+    /// Opens the counters of an interface of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel's refusal of a socket.
+    pub fn open(interface: u32) -> Result<Self> {
+        Ok(CounterReader { netlink: open()?, interface })
+    }
+
+    /// The counters now.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn read(&mut self) -> Result<InterfaceCounters> {
+        // linux/rtnetlink.h
+        const RTM_NEWSTATS: u16 = 92;
+        const RTM_GETSTATS: u16 = 94;
+        const OPERATION: &str = "read the counters of interface";
+        // struct if_stats_msg: the interface, and which statistics.
+        let mut body = [0; 12];
+        body[4..8].copy_from_slice(&self.interface.to_ne_bytes());
+        body[8..].copy_from_slice(&(1_u32 << (STATS_LINK_64 - 1)).to_ne_bytes());
+        let object = || self.interface.to_string();
+        let mut found = None;
+        let each = |kind, payload: &[u8]| {
+            if kind == RTM_NEWSTATS {
+                found = parse_statistics(payload);
+            }
+        };
+        self.netlink.get(RTM_GETSTATS, &body, each).context(OPERATION, object())?;
+        let reason = "an answer without counters";
+        found.ok_or_else(|| Error::Malformed { operation: OPERATION, object: object(), reason })
+    }
 }
 
 /// All queueing disciplines of all interfaces, children included.

@@ -87,10 +87,16 @@ pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, payload: &[u8]) {
 }
 
 /// A netlink socket in the calling thread's network namespace.
+#[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
     sequence: u32,
+    /// For one message of an answer.
+    buffer: Vec<u8>,
 }
+
+/// Bytes of the longest message that the kernel sends.
+const MESSAGE: usize = 65_536;
 
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
@@ -111,7 +117,8 @@ impl Netlink {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and has no other owner.
-        Ok(Netlink { socket: unsafe { OwnedFd::from_raw_fd(fd) }, sequence: 0 })
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Netlink { socket, sequence: 0, buffer: vec![0; MESSAGE] })
     }
 
     /// Requests everything of a kind and returns what `each`, called with each message of the answer, made of it.
@@ -165,7 +172,7 @@ impl Netlink {
         let fd = self.socket.as_raw_fd();
         // SAFETY: `request` is readable for its length. An unbound, unconnected netlink socket sends to the kernel.
         retry(|| unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) })?;
-        let mut buffer = vec![0_u8; 65_536];
+        let buffer = &mut self.buffer;
         let mut total = 0_usize;
         let mut is_consistent = true;
         loop {
@@ -177,7 +184,7 @@ impl Netlink {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             for message in
-                Messages(&buffer[..n.min(65_536)]).filter(|m| m.sequence == self.sequence)
+                Messages(&buffer[..n.min(MESSAGE)]).filter(|m| m.sequence == self.sequence)
             {
                 is_consistent &= i32::from(message.flags) & libc::NLM_F_DUMP_INTR == 0;
                 match i32::from(message.kind) {
@@ -219,7 +226,7 @@ mod tests {
     fn dumped(interruptions: usize) -> io::Result<Vec<u8>> {
         // SAFETY: both descriptors are new and have no other owner.
         let [ours, kernel] = message_pair().unwrap().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let mut netlink = Netlink { socket: ours, sequence: 0 };
+        let mut netlink = Netlink { socket: ours, sequence: 0, buffer: vec![0; MESSAGE] };
         let kernel = UnixDatagram::from(kernel);
         let answering = std::thread::spawn(move || {
             let mut request = [0; 64];

@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::netlink::{Attributes, text, u16_at, u32_at, u64_at};
 use crate::interface::{Interface, InterfaceAddress, InterfaceCounters, Qdisc};
 
+/// `IFLA_STATS_LINK_64`.
+pub(crate) const STATS_LINK_64: u16 = 1;
+
 fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(|o| Ipv4Addr::from(o).into()),
@@ -78,6 +81,12 @@ fn parse_counters(data: &[u8]) -> InterfaceCounters {
         tx_carrier_errors: at(17),
         tx_fifo_errors: at(18),
     }
+}
+
+/// `RTM_NEWSTATS`: `struct if_stats_msg` and attributes.
+pub(crate) fn parse_statistics(payload: &[u8]) -> Option<InterfaceCounters> {
+    let mut attributes = Attributes(payload.get(12..)?);
+    attributes.find(|(kind, _)| *kind == STATS_LINK_64).map(|(_, data)| parse_counters(data))
 }
 
 /// `RTM_NEWADDR`: `struct ifaddrmsg` and attributes; the interface's index with the address.
@@ -217,6 +226,7 @@ pub(crate) fn fuzz_payload(data: &[u8]) {
     }
     let _ = parse_address(data);
     let _ = parse_neighbour(data);
+    let _ = parse_statistics(data);
     if let Some(qdisc) = parse_qdisc(data) {
         assert!(!qdisc.kind.is_empty());
     }

@@ -7,7 +7,7 @@ use crate::capability::{Capabilities, UserNamespaces};
 use crate::counters::{CpuUsage, ProtocolCounters, Softnet};
 use crate::error::Result;
 use crate::host::Host;
-use crate::interface::{Driver, Egress, Hardware, Interface, Offload, Qdisc};
+use crate::interface::{Driver, Egress, Hardware, Interface, InterfaceCounters, Offload, Qdisc};
 
 /// Name, system, architecture and processors.
 pub fn host() -> Result<Host> {
@@ -76,6 +76,22 @@ pub fn open_sender(interface: &Interface, _: usize) -> Result<crate::udp::UdpSoc
     unsupported("send frames on", &interface.name)
 }
 
+/// The counters of an interface, of which there are none.
+#[derive(Debug)]
+pub enum CounterReader {}
+
+impl CounterReader {
+    /// Not available.
+    pub fn open(interface: u32) -> Result<Self> {
+        unsupported("read the counters of interface", &interface.to_string())
+    }
+
+    /// Not available.
+    pub fn read(&mut self) -> Result<InterfaceCounters> {
+        match *self {}
+    }
+}
+
 /// Not available.
 pub fn qdiscs() -> Result<Vec<Qdisc>> {
     unsupported("list", "queueing disciplines")
@@ -119,6 +135,11 @@ pub fn speed_bits_per_second(interface: &str) -> Result<Option<u64>> {
 /// Not available.
 pub fn offloads(interface: &str) -> Result<Vec<Offload>> {
     unsupported("list offloads of", interface)
+}
+
+/// Not available.
+pub fn driver_statistics(interface: &str) -> Result<Vec<(String, u64)>> {
+    unsupported("read the statistics of", interface)
 }
 
 /// Not available.

@@ -163,6 +163,8 @@ fn qdiscs_and_counters_follow_the_packets() {
         Command::new("tc").args(tbf.split(' ')).output().is_ok_and(|o| o.status.success());
     ns.inside(move || {
         let before = interface("wnet-a").unwrap();
+        let mut counters = CounterReader::open(before.index).unwrap();
+        assert_eq!(counters.read().unwrap(), before.counters);
         let source =
             UdpSocket::open(&UdpOptions::connect("198.18.9.2:9".parse().unwrap())).unwrap();
         for _ in 0..50 {
@@ -182,6 +184,12 @@ fn qdiscs_and_counters_follow_the_packets() {
             assert!(after.counters.tx_packets - before.counters.tx_packets >= 50);
         }
         assert!(after.counters.tx_bytes > before.counters.tx_bytes);
+        assert!(counters.read().unwrap().tx_bytes >= after.counters.tx_bytes);
+        assert!(CounterReader::open(9999).unwrap().read().is_err());
+        let own = driver_statistics("wnet-a").unwrap();
+        let peer = own.iter().find(|(name, _)| name == "peer_ifindex").unwrap();
+        assert_eq!(peer.1, interface("wnet-b").unwrap().index.into());
+        assert_eq!(driver_statistics("lo").unwrap(), []);
     });
     // Protocol counters are those of the thread's namespace, exactly.
     ns.inside(|| {

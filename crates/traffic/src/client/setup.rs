@@ -25,7 +25,9 @@ use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::{ClientSignals, Feedback};
 use crate::transport::xdp::SendEnd;
-use crate::transport::{self, DatagramSocket, DatagramTransport, LinkEnd, StreamTransport};
+use crate::transport::{
+    self, DatagramSocket, DatagramTransport, FrameSocket, LinkEnd, StreamTransport,
+};
 use crate::{Address, TrafficError};
 
 /// A hello that is not answered is retransmitted after this time.
@@ -127,22 +129,36 @@ impl Setup<'_> {
         flows.map(|((spec, _), socket)| self.on_udp(spec, socket)).collect()
     }
 
-    /// A flow of UDP on its connected socket; a program may send its data.
+    /// The program that sends the data of a flow, if one does.
+    fn sending_end(&self, spec: &FlowSpec) -> Option<&SendEnd> {
+        self.xdp.as_ref().filter(|_| spec.connection.engine == EngineName::Xdp)
+    }
+
+    /// A flow of UDP on its connected socket.
     fn on_udp(&self, spec: &FlowSpec, socket: UdpSocket) -> Result<Flow, TrafficError> {
-        let end = self.xdp.as_ref().filter(|_| spec.connection.engine == EngineName::Xdp);
-        let socket: Arc<dyn DatagramSocket> = match end {
-            Some(end) => {
-                let sender = end.sender(spec, &self.facts, socket);
-                let given = spec.connection.engine.to_string();
-                sender.map_err(|reason| TrafficError::Unavailable {
-                    field: "engine",
-                    given,
-                    reason,
-                })?
-            }
-            None => Arc::new(socket),
-        };
-        Ok(self.on_socket(spec, socket))
+        match self.sending_end(spec) {
+            None => Ok(self.on_socket(spec, Arc::new(socket))),
+            Some(end) => self.on_program(spec, end.sender(spec, &self.facts, socket)),
+        }
+    }
+
+    /// A flow of Ethernet frames on its connected socket.
+    fn on_frames(&self, spec: &FlowSpec, socket: FrameSocket) -> Result<Flow, TrafficError> {
+        match self.sending_end(spec) {
+            None => Ok(self.on_socket(spec, Arc::new(socket))),
+            Some(end) => self.on_program(spec, end.frame_sender(spec, &self.facts, socket)),
+        }
+    }
+
+    /// A flow whose data a program sends, or the reason why none can.
+    fn on_program(
+        &self,
+        spec: &FlowSpec,
+        socket: Result<Arc<dyn DatagramSocket>, String>,
+    ) -> Result<Flow, TrafficError> {
+        let given = spec.connection.engine.to_string();
+        let unavailable = |reason| TrafficError::Unavailable { field: "engine", given, reason };
+        Ok(self.on_socket(spec, socket.map_err(unavailable)?))
     }
 
     /// Proves the address of each flow's socket to the server; `Some`: the first flow without an answer.
@@ -178,7 +194,7 @@ impl Setup<'_> {
         let mac = self.opened.mac.as_deref().and_then(parse_mac);
         let mac = mac.ok_or_else(|| protocol("a session without a MAC address for its frames"))?;
         let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
-        let mut sockets: Vec<Arc<dyn DatagramSocket>> = Vec::with_capacity(specs.len());
+        let mut sockets = Vec::with_capacity(specs.len());
         for spec in &specs {
             let port = own_ports.get(&spec.id).copied();
             let port = port.ok_or_else(|| protocol("a flow of frames without a number"))?;
@@ -192,10 +208,10 @@ impl Setup<'_> {
                 near.port = near.port.wrapping_add(1);
             }
             let socket = link.connect(spec, near, far, receives(spec), all.len());
-            sockets.push(Arc::new(socket.map_err(|e| Self::failed(spec, e))?));
+            sockets.push(socket.map_err(|e| Self::failed(spec, e))?);
         }
         let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
-        let greeted: Vec<&dyn DatagramSocket> = sockets.iter().map(|s| &**s).collect();
+        let greeted: Vec<&dyn DatagramSocket> = sockets.iter().map(|s| s as _).collect();
         if let Some(flow) = self.greet(&greeted, &ids)? {
             let name = specs.iter().find(|s| s.id == flow).map_or("", |s| s.name.as_str());
             return Err(TrafficError::Flow {
@@ -210,7 +226,7 @@ impl Setup<'_> {
                 ),
             });
         }
-        Ok(specs.iter().zip(sockets).map(|(spec, s)| self.on_socket(spec, s)).collect())
+        specs.iter().zip(sockets).map(|(spec, socket)| self.on_frames(spec, socket)).collect()
     }
 
     /// A datagram flow on its socket.

@@ -27,8 +27,10 @@ use crate::transport::DatagramSocket;
 const RETRY_NS: u64 = 50_000;
 /// Datagrams per call without segmentation: few, since they share one send time.
 const PLAIN_BATCH: usize = 8;
-/// Frames per call of a program: as many as the queue of a veth holds, which is empty again before the next call.
+/// Maximum number of frames per call of a program.
 const FRAMES: u32 = 256;
+/// Delay before the next frames after the interface's queue was full: less than a full one takes to empty.
+const FRAME_RETRY_NS: u64 = 20_000;
 /// Super-packets per call.
 const MESSAGES: usize = 16;
 /// Maximum number of cached payload rings, at most half a MiB each.
@@ -272,7 +274,13 @@ fn serve(
     };
     if let Some(sent) = flow.socket.send_frames(count.min(FRAMES)) {
         match sent {
+            Ok(0) => {
+                state.waits(now);
+                flow.is_retrying = true;
+                return Some(now + FRAME_RETRY_NS);
+            }
             Ok(count) => {
+                flow.is_retrying = false;
                 state.sent_frames(count, now);
                 state.scheduled(class);
                 return Some(next_due(&mut state, now));

@@ -20,7 +20,7 @@ use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, claimed_session};
 use super::session::Session;
 use crate::TrafficError;
 use crate::engine::{Engine, lock};
-use crate::transport::AwaitedFrames;
+use crate::transport::{AwaitedFrames, DatagramSocket};
 
 const INBOX: u64 = 0;
 /// Maximum number of datagrams drained from a new socket: its peer may already be flooding it.
@@ -296,7 +296,7 @@ impl Loop {
                 Ok(socket) => {
                     let ack = ControlDatagram { kind: DatagramKind::HelloAck, ..hello };
                     let _ = socket.send_control(&ack.encode(&session.datagram_key));
-                    session.attach_datagrams(&self.engine, flow, socket);
+                    session.attach_frames(&self.engine, flow, socket);
                 }
                 Err(error) => session.fail(flow, format!("server: {error}")),
             }

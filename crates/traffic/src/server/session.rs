@@ -21,7 +21,7 @@ use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::ServerSignals;
 use crate::transport::xdp::ReceiveEnd;
-use crate::transport::{self, DatagramSocket, DatagramTransport};
+use crate::transport::{self, DatagramSocket, DatagramTransport, FrameSocket};
 
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
@@ -281,17 +281,43 @@ impl Session {
             && self.is_awaited(flow)
     }
 
-    /// Attaches a flow of UDP to its connected socket, whose data may end in a program.
-    pub(crate) fn attach_udp(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+    /// The flow and its program, if its data ends in one.
+    fn counted(&self, flow: u32) -> Option<(&FlowSpec, &ReceiveEnd)> {
         let spec = self.specs.get(&flow).filter(|spec| spec.connection.engine == EngineName::Xdp);
-        let socket: Arc<dyn DatagramSocket> = match (spec, &self.xdp) {
-            (Some(spec), Some(end)) => match end.receiver(spec, &self.facts, socket) {
-                Ok(socket) => socket,
-                Err(reason) => return self.fail(flow, format!("server: {reason}")),
-            },
-            _ => Arc::new(socket),
-        };
-        self.attach_datagrams(engine, flow, socket);
+        spec.zip(self.xdp.as_ref())
+    }
+
+    /// Attaches a flow of UDP to its connected socket.
+    pub(crate) fn attach_udp(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+        match self.counted(flow) {
+            None => self.attach_datagrams(engine, flow, Arc::new(socket)),
+            Some((spec, end)) => {
+                self.attach_counted(engine, flow, end.receiver(spec, &self.facts, socket));
+            }
+        }
+    }
+
+    /// Attaches a flow of Ethernet frames to its connected socket.
+    pub(crate) fn attach_frames(&self, engine: &Engine, flow: u32, socket: FrameSocket) {
+        match self.counted(flow) {
+            None => self.attach_datagrams(engine, flow, Arc::new(socket)),
+            Some((spec, end)) => {
+                self.attach_counted(engine, flow, end.frame_receiver(spec, &self.facts, socket));
+            }
+        }
+    }
+
+    /// Attaches a flow whose data ends in a program, or fails it with the reason why there is none.
+    fn attach_counted(
+        &self,
+        engine: &Engine,
+        flow: u32,
+        socket: Result<Arc<dyn DatagramSocket>, String>,
+    ) {
+        match socket {
+            Ok(socket) => self.attach_datagrams(engine, flow, socket),
+            Err(reason) => self.fail(flow, format!("server: {reason}")),
+        }
     }
 
     /// Attaches a datagram flow to its socket.

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use weir_model::plan::FlowSpec;
 use weir_net::ethernet::{EthernetOptions, EthernetSocket, FrameMatch, HEADER_BYTES, try_ethernet};
@@ -227,9 +226,9 @@ impl AwaitedFrames {
     ///
     /// # Errors
     /// The system's answer.
-    pub(crate) fn connect(mut self, far: Endpoint) -> io::Result<Arc<dyn DatagramSocket>> {
+    pub(crate) fn connect(mut self, far: Endpoint) -> io::Result<FrameSocket> {
         self.socket.set_peer(flow_bytes(far, self.near), flow_bytes(self.near, far))?;
-        Ok(Arc::new(FrameSocket { socket: self.socket, near: self.near, far }))
+        Ok(FrameSocket { socket: self.socket, near: self.near, far })
     }
 }
 
@@ -239,6 +238,13 @@ pub(crate) struct FrameSocket {
     socket: EthernetSocket,
     near: Endpoint,
     far: Endpoint,
+}
+
+impl FrameSocket {
+    /// This end and the peer's.
+    pub(super) fn ends(&self) -> (Endpoint, Endpoint) {
+        (self.near, self.far)
+    }
 }
 
 weir_net::as_socket!(FrameSocket, socket);

@@ -33,7 +33,7 @@ use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 use crate::Address;
 
 pub(crate) use bypass::FlowCounts;
-pub(crate) use ethernet::{AwaitedFrames, LinkEnd};
+pub(crate) use ethernet::{AwaitedFrames, FrameSocket, LinkEnd};
 pub(crate) use frames::ReplaySocket;
 pub(crate) use group::{destination, group_options};
 pub(crate) use icmp::EchoSocket;

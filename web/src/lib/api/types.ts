@@ -1828,7 +1828,7 @@ export interface components {
              * @default off
              */
             ecn: components["schemas"]["Ecn"];
-            /** @description How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends. */
+            /** @description How datagrams are sent and received: through sockets, or by XDP programs below the socket layer. `xdp` is for streams of UDP or Ethernet frames from the client with the whole data header, and needs Linux with CAP_BPF and CAP_NET_ADMIN at both ends. */
             engine?: components["schemas"]["EngineName"];
             /**
              * Format: uint32
@@ -4687,7 +4687,7 @@ export interface components {
             counters_after?: {
                 [key: string]: number;
             };
-            /** @description Counters before the run, by the kernel's names. */
+            /** @description Counters before the run, by the kernel's names. `xdp_xmit_errors` of a veth is the sum of its queues. */
             counters_before?: {
                 [key: string]: number;
             };
@@ -5134,7 +5134,7 @@ export interface components {
              */
             source: string;
             /**
-             * @description `qdisc`, `card tx`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
+             * @description `qdisc`, `card tx`, `interface queue full`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
              *     `socket overflow`, `late`, `damaged header`, …
              * @default
              */

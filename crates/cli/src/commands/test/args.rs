@@ -350,8 +350,8 @@ flags! {
         /// [default: not aligned]
         #[arg(long, value_name = "BYTES[+OFFSET]")]
         align: Option<Alignment> => connection.align,
-        /// UDP: how datagrams are sent and received: sockets, or xdp (XDP programs below the socket layer; forward only, needs
-        /// CAP_BPF and CAP_NET_ADMIN at both ends) [default: sockets]
+        /// UDP and Ethernet: how datagrams are sent and received: sockets, or xdp (XDP programs below the socket layer; forward
+        /// only, needs CAP_BPF and CAP_NET_ADMIN at both ends) [default: sockets]
         #[arg(long, value_name = "ENGINE")]
         engine: Option<EngineName> => connection.engine,
         /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]

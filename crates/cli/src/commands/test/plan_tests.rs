@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 58] = [
+const LINES: [&str; 59] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -41,6 +41,7 @@ const LINES: [&str; 58] = [
     "h -u -l 0",
     "h -u --header none",
     "h -u --engine xdp -b 0 -l 64",
+    "h --ethernet --engine xdp -l 64",
     "h -u -l 0 -b 0 -k 100",
     "h -n 1G",
     "h -n 1M -P 4",

@@ -37,6 +37,10 @@ impl Description for Ethernet {
         true
     }
 
+    fn bypasses(&self) -> bool {
+        true
+    }
+
     /// It has no ports.
     fn shares_port(&self) -> bool {
         false

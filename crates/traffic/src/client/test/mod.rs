@@ -165,9 +165,12 @@ fn sending_end(
     let end = senders
         .towards(server, plan.device.as_deref())
         .map_err(|reason| TrafficError::Unavailable { field: "engine", given, reason })?;
-    let most = end.max_payload(server);
-    match xdp::flows(specs).map(FlowSpec::max_payload).find(|payload| *payload > most) {
-        Some(payload) => Err(TrafficError::Input {
+    let too_large = xdp::flows(specs).find_map(|spec| {
+        let (payload, most) = (spec.max_payload(), end.max_payload(spec, server));
+        (payload > most).then_some((payload, most))
+    });
+    match too_large {
+        Some((payload, most)) => Err(TrafficError::Input {
             field: "payload",
             given: format!("{payload} bytes with engine {}", first.connection.engine),
             accepted: format!(

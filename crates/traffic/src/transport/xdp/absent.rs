@@ -7,7 +7,7 @@ use weir_model::plan::FlowSpec;
 use weir_net::udp::UdpSocket;
 
 use crate::flows::SessionFacts;
-use crate::transport::DatagramSocket;
+use crate::transport::{DatagramSocket, FrameSocket};
 
 const ABSENT: &str = "not available on this system: XDP is a part of Linux";
 
@@ -26,7 +26,7 @@ impl Senders {
 }
 
 impl SendEnd {
-    pub(crate) fn max_payload(&self, _: SocketAddr) -> u64 {
+    pub(crate) fn max_payload(&self, _: &FlowSpec, _: SocketAddr) -> u64 {
         match *self {}
     }
 
@@ -39,6 +39,15 @@ impl SendEnd {
         _: &FlowSpec,
         _: &SessionFacts,
         _: UdpSocket,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        match *self {}
+    }
+
+    pub(crate) fn frame_sender(
+        &self,
+        _: &FlowSpec,
+        _: &SessionFacts,
+        _: FrameSocket,
     ) -> Result<Arc<dyn DatagramSocket>, String> {
         match *self {}
     }
@@ -64,6 +73,15 @@ impl ReceiveEnd {
         _: &FlowSpec,
         _: &SessionFacts,
         _: UdpSocket,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        match *self {}
+    }
+
+    pub(crate) fn frame_receiver(
+        &self,
+        _: &FlowSpec,
+        _: &SessionFacts,
+        _: FrameSocket,
     ) -> Result<Arc<dyn DatagramSocket>, String> {
         match *self {}
     }

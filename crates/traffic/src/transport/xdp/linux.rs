@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 
 use weir_flow::{Counted, PayloadRing, Sending, Stated};
 use weir_link::live::{
-    Clock, Counts, FlowCounter, FrameSender, ReceiveProgram, SendProgram, Template,
+    Clock, Counts, FlowAddresses, FlowCounter, FrameSender, ReceiveProgram, SendProgram, Template,
 };
 use weir_model::plan::FlowSpec;
 use weir_net::interface::{Interface, neighbour_mac, sends_xdp_frames};
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpSocket};
 use weir_stats::DelaySummary;
+use weir_wire::ethernet::{EthernetFrame, OWN_BYTES, flow_bytes};
 use weir_wire::header::TagKey;
 use weir_wire::udp_frame::UdpFrame;
 
-use super::super::{DatagramSocket, FlowCounts, ethernet::route};
+use super::super::{DatagramSocket, FlowCounts, FrameSocket, ethernet::route};
 use crate::engine::lock;
 use crate::flows::SessionFacts;
 
@@ -104,9 +105,13 @@ impl Senders {
 }
 
 impl SendEnd {
-    /// The largest payload that the interface carries to a server of this family, bytes.
-    pub(crate) fn max_payload(&self, server: SocketAddr) -> u64 {
-        let headers = if server.ip().to_canonical().is_ipv4() { 28 } else { 48 };
+    /// The largest payload of a flow that the interface carries to a server of this family, bytes.
+    pub(crate) fn max_payload(&self, spec: &FlowSpec, server: SocketAddr) -> u64 {
+        let headers = match server.ip().to_canonical() {
+            _ if spec.connection.transport.frames() => OWN_BYTES as u64,
+            IpAddr::V4(_) => 28,
+            IpAddr::V6(_) => 48,
+        };
         u64::from(self.interface.mtu_bytes).saturating_sub(headers)
     }
 
@@ -115,7 +120,7 @@ impl SendEnd {
         &self.interface.name
     }
 
-    /// A flow's connected socket, whose data the program sends from now on. The payload of all frames is that of the
+    /// A flow's connected socket of UDP, whose data the program sends from now on. The payload of all frames is that of the
     /// flow's first datagram.
     ///
     /// # Errors
@@ -126,20 +131,7 @@ impl SendEnd {
         facts: &SessionFacts,
         socket: UdpSocket,
     ) -> Result<Arc<dyn DatagramSocket>, String> {
-        // After the server has attached its program, which a veth needs to accept frames from its other end.
-        let Interface { index, name, .. } = &self.interface;
-        if sends_xdp_frames(*index).map_err(|e| e.to_string())? == Some(false) {
-            return Err(format!(
-                "the driver of interface {name} does not send frames of XDP (a veth does if XDP runs in the driver of its other end)"
-            ));
-        }
-        let key = TagKey::for_flow(&facts.key, spec.id);
-        let content = spec.connection.content;
-        let mut ring = PayloadRing::new(content, facts.seed, spec.max_payload() as usize);
-        let first = Sending::new(spec, key, 0, false);
-        let mut payload = first.fill(&mut ring, 1, 0).0.to_vec();
-        // With number and time 0, the header has only a tag that the program has to replace.
-        payload.get_mut(TAG).ok_or("no room for the data header")?.fill(0);
+        let payload = first_payload(spec, facts)?;
         let addresses = socket.local_addr().and_then(|near| Ok((near, socket.peer_addr()?)));
         let (source, destination) = addresses.map_err(|e| e.to_string())?;
         let ip = spec.connection.transport.ip().cloned().unwrap_or_default();
@@ -155,10 +147,56 @@ impl SendEnd {
         let (frame, sum) = headers.encode(&payload).ok_or("the datagram is too long")?;
         // The program adds words in this host's byte order.
         let sum = u32::from(sum.folded().to_be());
-        let template = Template { frame, sum, key: key.words() };
-        let sender = self.program.add(template).map_err(refused)?;
+        self.sends(spec, facts, frame, sum, Arc::new(socket))
+    }
+
+    /// The same for a flow of Ethernet frames.
+    ///
+    /// # Errors
+    /// As text.
+    pub(crate) fn frame_sender(
+        &self,
+        spec: &FlowSpec,
+        facts: &SessionFacts,
+        socket: FrameSocket,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        let payload = first_payload(spec, facts)?;
+        let (source, destination) = socket.ends();
+        let frame = EthernetFrame { source, destination, payload: &payload }.encode();
+        self.sends(spec, facts, frame, 0, Arc::new(socket))
+    }
+
+    fn sends(
+        &self,
+        spec: &FlowSpec,
+        facts: &SessionFacts,
+        frame: Vec<u8>,
+        sum: u32,
+        socket: Arc<dyn DatagramSocket>,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        // After the server has attached its program, which a veth needs to accept frames from its other end.
+        let Interface { index, name, .. } = &self.interface;
+        if sends_xdp_frames(*index).map_err(|e| e.to_string())? == Some(false) {
+            return Err(format!(
+                "the driver of interface {name} does not send frames of XDP (a veth does if XDP runs in the driver of its other end)"
+            ));
+        }
+        let key = TagKey::for_flow(&facts.key, spec.id).words();
+        let sender = self.program.add(Template { frame, sum, key }).map_err(refused)?;
         Ok(Arc::new(XdpSocket { socket, part: Part::Sends(sender) }))
     }
+}
+
+/// The payload that all frames of a flow are made of: that of its first datagram, with a tag of zeros.
+fn first_payload(spec: &FlowSpec, facts: &SessionFacts) -> Result<Vec<u8>, String> {
+    let key = TagKey::for_flow(&facts.key, spec.id);
+    let content = spec.connection.content;
+    let mut ring = PayloadRing::new(content, facts.seed, spec.max_payload() as usize);
+    let first = Sending::new(spec, key, 0, false);
+    let mut payload = first.fill(&mut ring, 1, 0).0.to_vec();
+    // With number and time 0, the header has only a tag that the program has to replace.
+    payload.get_mut(TAG).ok_or("no room for the data header")?.fill(0);
+    Ok(payload)
 }
 
 /// A server's programs, one for each interface in use.
@@ -187,7 +225,7 @@ impl Receivers {
 pub(crate) struct ReceiveEnd(Arc<ReceiveProgram>);
 
 impl ReceiveEnd {
-    /// A flow's connected socket, whose data ends in the program from now on.
+    /// A flow's connected socket of UDP, whose data ends in the program from now on.
     ///
     /// # Errors
     /// As text.
@@ -197,10 +235,36 @@ impl ReceiveEnd {
         facts: &SessionFacts,
         socket: UdpSocket,
     ) -> Result<Arc<dyn DatagramSocket>, String> {
-        let key = TagKey::for_flow(&facts.key, spec.id);
         let addresses = socket.peer_addr().and_then(|peer| Ok((peer, socket.local_addr()?)));
         let (source, destination) = addresses.map_err(|e| e.to_string())?;
-        let counter = self.0.add(source, destination, key.words()).map_err(refused)?;
+        let addresses = FlowAddresses::Udp { source, destination };
+        self.counts(spec, facts, addresses, Arc::new(socket))
+    }
+
+    /// The same for a flow of Ethernet frames.
+    ///
+    /// # Errors
+    /// As text.
+    pub(crate) fn frame_receiver(
+        &self,
+        spec: &FlowSpec,
+        facts: &SessionFacts,
+        socket: FrameSocket,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        let (near, far) = socket.ends();
+        let addresses = FlowAddresses::Ethernet(flow_bytes(far, near));
+        self.counts(spec, facts, addresses, Arc::new(socket))
+    }
+
+    fn counts(
+        &self,
+        spec: &FlowSpec,
+        facts: &SessionFacts,
+        addresses: FlowAddresses,
+        socket: Arc<dyn DatagramSocket>,
+    ) -> Result<Arc<dyn DatagramSocket>, String> {
+        let key = TagKey::for_flow(&facts.key, spec.id);
+        let counter = self.0.add(addresses, key.words()).map_err(refused)?;
         Ok(Arc::new(XdpSocket { socket, part: Part::Counts(counter) }))
     }
 }
@@ -208,7 +272,7 @@ impl ReceiveEnd {
 /// The socket of a flow with this engine.
 #[derive(Debug)]
 struct XdpSocket {
-    socket: UdpSocket,
+    socket: Arc<dyn DatagramSocket>,
     part: Part,
 }
 

@@ -1,6 +1,6 @@
-//! Engine `xdp`: a UDP flow whose data is sent and received by XDP programs on the interfaces of the path.
+//! Engine `xdp`: a flow of UDP or Ethernet frames whose data is sent and received by XDP programs on the interfaces of the path.
 //!
-//! Each flow has its UDP sockets as with engine `sockets`: they reserve the ports, carry the hello by which the client proves
+//! Each flow has its sockets as with engine `sockets`: they reserve the ports of UDP, carry the hello by which the client proves
 //! its address, and receive whatever the server's program does not take for data.
 
 #[cfg(not(target_os = "linux"))]
