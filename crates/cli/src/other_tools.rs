@@ -14,7 +14,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["ITGDec"], "weir runs show or weir report, of the results that weir test stores"),
     (
         &["tc", "netem"],
-        "weir impair A B --both \"delay 40ms, loss 1%\" between two interfaces, or weir impair exec --both LAWS -- COMMAND on one host",
+        "weir impair A B --netem \"delay 40ms loss 1%\" between two interfaces, or weir impair exec --netem WORDS -- COMMAND on one host",
     ),
     (
         &["tcpreplay"],

@@ -56,6 +56,16 @@ pub fn fuzz_laws(data: &[u8]) {
     }
 }
 
+/// netem's words are refused, or become laws that are the same after printing and parsing again.
+pub fn fuzz_netem(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(netem) = text.parse::<crate::impairment::Netem>() {
+        let printed = netem.laws.to_string();
+        let again = printed.parse::<crate::impairment::Laws>();
+        assert_eq!(again.as_ref(), Ok(&netem.laws), "{printed}");
+    }
+}
+
 /// A record is refused, or has the same JSON after printing and parsing again.
 pub fn fuzz_record(data: &[u8]) {
     if let Ok(record) = crate::document::parse_json::<crate::record::Record>(data)
@@ -112,6 +122,17 @@ mod tests {
             "loss ber 1e-6, delay step(from=1ms, to=2ms, at=1s)",
         ] {
             mutate(seed.as_bytes(), fuzz_laws);
+        }
+    }
+
+    #[test]
+    fn words_of_netem() {
+        for seed in [
+            "delay 40ms 5ms 25% distribution pareto loss gemodel 1% 10% 70% 0.1% ecn corrupt 1% limit 9",
+            "tc qdisc add dev eth0 root netem delay 1.5s 3 reorder 25% rate 100kbps 6 seed 7",
+            "slot distribution normal 10ms 1ms packets 4 bytes 10k duplicate 1% 5% loss state 1 2 3 4 5 delay 4 gap 5",
+        ] {
+            mutate(seed.as_bytes(), fuzz_netem);
         }
     }
 

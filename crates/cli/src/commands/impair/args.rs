@@ -8,11 +8,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use weir_emulator::{AlarmKind, AlarmSelection, LinkMode};
 use weir_model::ModelError;
-use weir_model::impairment::{Impairment, Laws, Other};
+use weir_model::impairment::{Impairment, Laws, Netem, Other};
 use weir_model::units::{ByteSize, Seed, Span};
 
 use crate::commands::values;
 use crate::error::CliError;
+use crate::job::notice;
 use crate::random;
 
 /// The grammar of laws, the words of netem, and how the command ends. `weir man` makes sections of it.
@@ -39,7 +40,7 @@ Laws:
                            rate of a link, its queue (tail drop) [250ms], and
                            bytes added to each packet [18; 38: the whole wire]
   delay T                  constant
-  delay T ±J [normal|uniform|exponential [most T]|paretonormal]
+  delay T ±J [normal|uniform|exponential [most T]|pareto|paretonormal]
                            mean T, standard deviation J [normal], half width J
                            (uniform); most: longer delays become this
   delay MIN..MAX           uniform
@@ -85,14 +86,14 @@ Values:
   B                        bytes: 64K (K is 1024)
   ±                        may be written +-
 
-From netem:
+From netem, also all at once by --netem 'WORDS', which knows tc's units:
   delay 100ms 10ms         the same: uniform; in order unless allow follows
   delay ... distribution normal
                            delay 100ms ±10ms normal
   delay ... distribution paretonormal
                            the same; the tail is not cut
   delay ... distribution pareto
-                           delay pareto(scale=T, shape=A)
+                           the same; the tail is not cut
   delay 100ms 10ms 25%     the same; the distribution stays as stated
   delay 100ms reorder 25% 50%
                            reorder 25% 50% by 100ms ahead
@@ -114,7 +115,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -125,7 +126,7 @@ pub(crate) struct ImpairArgs {
 }
 
 /// The flags that define an impairment.
-#[derive(Debug, Args, Default)]
+#[derive(Clone, Debug, Args, Default)]
 pub(crate) struct LawArgs {
     /// Laws of both directions, in one line
     #[arg(long, value_name = "LAWS", value_parser = values::laws, conflicts_with_all = ["a_to_b", "b_to_a"])]
@@ -136,11 +137,14 @@ pub(crate) struct LawArgs {
     /// Laws for packets that enter at B
     #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) b_to_a: Option<Laws>,
+    /// Laws of both directions in the words of tc's netem, with tc's units; their translation and what is different are printed
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["both", "a_to_b", "b_to_a"])]
+    pub(crate) netem: Option<Netem>,
     /// A preset for directions without laws above; A is the client's side (`weir profiles`)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Read flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "profile"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "profile"])]
     pub(crate) config: Option<PathBuf>,
     /// Seed of every draw [default: the file's, else a new one]
     #[arg(long, value_name = "N")]
@@ -150,11 +154,30 @@ pub(crate) struct LawArgs {
 impl LawArgs {
     /// Whether none of these flags is given.
     pub(crate) fn is_empty(&self) -> bool {
-        self.both.is_none()
+        self.both().is_none()
             && self.a_to_b.is_none()
             && self.b_to_a.is_none()
             && self.profile.is_none()
             && self.config.is_none()
+    }
+
+    /// The laws of both directions.
+    pub(crate) fn both(&self) -> Option<&Laws> {
+        self.both.as_ref().or_else(|| self.netem.as_ref().map(|netem| &netem.laws))
+    }
+
+    /// The seed, if a flag states it.
+    pub(crate) fn seed(&self) -> Option<Seed> {
+        self.seed.or_else(|| self.netem.as_ref()?.seed)
+    }
+
+    /// Prints what netem's words mean here.
+    pub(crate) fn print_translation(&self) {
+        let Some(netem) = &self.netem else { return };
+        notice("netem", &format!("netem's words mean: --both '{}'", netem.laws));
+        for difference in &netem.differences {
+            notice("netem", &format!("different from netem: {difference}"));
+        }
     }
 
     /// The impairment that these flags define.
@@ -169,7 +192,7 @@ impl LawArgs {
             }
             None => {
                 let laws_of = |own: &Option<Laws>| {
-                    own.clone().or_else(|| self.both.clone()).unwrap_or_default()
+                    own.as_ref().or_else(|| self.both()).cloned().unwrap_or_default()
                 };
                 let other = Other {
                     profile: self.profile.clone(),
@@ -179,7 +202,7 @@ impl LawArgs {
                 Impairment { other, seed: Seed(random::u64()), ..Impairment::default() }
             }
         };
-        config.seed = self.seed.unwrap_or(config.seed);
+        config.seed = self.seed().unwrap_or(config.seed);
         config.check().map_err(|error| self.by_flag(error))?;
         Ok(config)
     }
@@ -195,6 +218,7 @@ impl LawArgs {
             (true, ..) => "--profile",
             (_, true, _) if self.a_to_b.is_some() => "--a-to-b",
             (.., true) if self.b_to_a.is_some() => "--b-to-a",
+            (_, true, _) | (.., true) if self.netem.is_some() => "--netem",
             (_, true, _) | (.., true) => "--both",
             _ => return CliError::Model(error),
         };
@@ -223,6 +247,9 @@ pub(crate) struct RunArgs {
     /// Interface B
     #[arg(value_name = "B")]
     pub(crate) b: Option<String>,
+    /// Laws of both directions, as for --both
+    #[arg(value_name = "LAWS", value_parser = values::laws, requires = "b", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
+    line: Option<Laws>,
     #[command(flatten)]
     pub(crate) laws: LawArgs,
     /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
@@ -282,7 +309,9 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// The impairment that the flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
-        let mut config = self.laws.impairment()?;
+        let mut laws = self.laws.clone();
+        laws.both = laws.both.or_else(|| self.line.clone());
+        let mut config = laws.impairment()?;
         config.impair_arp |= self.impair_arp;
         config.native_port = self.native_port.unwrap_or(config.native_port);
         Ok(config)
@@ -587,6 +616,13 @@ mod tests {
         let config = one.impairment().unwrap();
         assert_eq!(config.other.profile.as_deref(), Some("3g-good"));
         assert!(config.other.a_to_b.loss.is_some() && config.other.b_to_a == Laws::default());
+        let netem = |words: &str| LawArgs { netem: words.parse().ok(), ..LawArgs::default() };
+        let config = netem("delay 100 loss 1% seed 9").impairment().unwrap();
+        let laws: Laws = "delay 100us, loss 1%".parse().unwrap();
+        assert_eq!((&config.other.a_to_b, &config.other.b_to_a), (&laws, &laws));
+        assert_eq!((config.seed, netem("delay 1s").is_empty()), (Seed(9), false));
+        let error = netem("rate 2tbit").impairment().unwrap_err();
+        assert_eq!(error.refusal().field.as_deref(), Some("--netem"));
         let unknown = LawArgs { profile: Some("9g".into()), ..LawArgs::default() };
         let error = unknown.impairment().unwrap_err();
         let refused = error.refusal();

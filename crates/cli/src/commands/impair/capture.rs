@@ -35,6 +35,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         a_mac: args.a_mac,
         packet_trace: args.packet_trace.clone(),
     };
+    args.laws.print_translation();
     let (piped_in, piped_out) = (is_pipe(from), is_pipe(to));
     if piped_out && stdout().is_terminal() {
         return Err(CliError::flag("--pcap-out", "- on a terminal", "a file, or - into a pipe"));

@@ -109,11 +109,12 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
         request.insert("impairment".into(), config);
         return Ok(request.into());
     }
-    if laws.is_empty() && laws.seed.is_none() {
+    laws.print_translation();
+    if laws.is_empty() && laws.seed().is_none() {
         return Err(CliError::flag(
             "--both",
             "nothing to set",
-            "--both, --a-to-b, --b-to-a, --profile, --config or --seed",
+            "--both, --a-to-b, --b-to-a, --netem, --profile, --config or --seed",
         ));
     }
     let mut put = |key: &str, value: Option<String>| {
@@ -122,11 +123,11 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
         }
     };
     put("flow", flow.map(Into::into));
-    put("both", laws.both.as_ref().map(ToString::to_string));
+    put("both", laws.both().map(ToString::to_string));
     put("a_to_b", laws.a_to_b.as_ref().map(ToString::to_string));
     put("b_to_a", laws.b_to_a.as_ref().map(ToString::to_string));
     put("profile", laws.profile.clone());
-    put("seed", laws.seed.map(|seed| seed.to_string()));
+    put("seed", laws.seed().map(|seed| seed.to_string()));
     Ok(request.into())
 }
 

@@ -50,10 +50,11 @@ const RESOLVER: &str = "/etc/resolv.conf";
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let impairment = args.laws.impairment()?;
+    args.laws.print_translation();
     if args.laws.is_empty() {
         warn(
             "no-laws",
-            "the path is not impaired: no laws are given (--both, --profile, --config)",
+            "the path is not impaired: no laws are given (--both, --netem, --profile, --config)",
         );
     }
     let Some((program, words)) = args.command.split_first() else {

@@ -52,6 +52,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         real_time: !args.no_real_time,
         ..EmulatorJob::new([a.clone(), b.clone()], args.impairment()?)
     };
+    args.laws.print_translation();
     let form = if args.json { Form::Json } else { Form::Text };
     emulate(job, form, args.otlp.as_deref()).map_err(with_flag)
 }

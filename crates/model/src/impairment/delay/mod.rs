@@ -155,6 +155,7 @@ slot_of_laws! {
         exponential: Exponential,
         pareto: Pareto,
         pareto_normal: ParetoNormal,
+        shifted_pareto: ShiftedPareto,
         step: Step,
         ramp: Ramp,
         sine: Sine,

@@ -11,7 +11,7 @@ fn law(text: &str) -> RunningDelay {
 }
 
 /// Mean and standard deviation of a law by its closed form.
-fn stated(text: &str) -> (f64, f64) {
+pub(super) fn stated(text: &str) -> (f64, f64) {
     let moments = slot(text).moments().unwrap();
     (moments.mean_ns.unwrap(), moments.deviation_ns.unwrap())
 }
