@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use weir_model::impairment::{QueueLimit, Rate};
+use weir_model::impairment::{Framing, QueueLimit, Rate};
 
 /// Bytes of an untagged Ethernet header, beyond the network layer.
-const ETHERNET_HEADER: u32 = 14;
+const ETHERNET_HEADER: i64 = 14;
 const NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
 #[derive(Debug)]
 pub(crate) struct Link {
     bits_per_second: u64,
-    overhead: u32,
+    framing: Framing,
     limit: Limit,
     /// End of transmission of all accepted frames: this many ns and `part`/rate of one.
     busy_until: u64,
@@ -73,7 +73,7 @@ impl Link {
         Self {
             // A checked configuration has 1 or more.
             bits_per_second: config.bits.0.max(1),
-            overhead: config.overhead(),
+            framing: config.framing(),
             limit,
             busy_until: 0,
             part: 0,
@@ -143,7 +143,7 @@ impl Link {
     /// memory. A refused frame does not change the link.
     #[inline]
     pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
-        let framed = (length + self.overhead).saturating_sub(ETHERNET_HEADER);
+        let framed = self.framing.bytes(i64::from(length) - ETHERNET_HEADER);
         let free_at = self.free_at();
         if t >= free_at {
             if !memory.has_room(cost) {
@@ -221,6 +221,11 @@ mod tests {
         // 1500 bytes of IP in Ethernet are 1518: 121.44 µs at 100 Mbit/s; 1538 with preamble and gap.
         assert_eq!(link("rate 100M").enter(1000, 1514), Some(1000 + 121_440));
         assert_eq!(link("rate 100M overhead 38").enter(0, 1514), Some(123_040));
+        // 1500 bytes with the trailer of AAL5 are 1508, in 32 cells of 53: 1696 bytes. One byte more than 32 cells needs a 33rd.
+        let atm = "rate 53M overhead 8 cells 48+5";
+        assert_eq!(link(atm).enter(0, 1514), Some(256_000));
+        assert_eq!(link(atm).enter(0, 14 + 32 * 48 - 8), Some(256_000));
+        assert_eq!(link(atm).enter(0, 14 + 32 * 48 - 7), Some(264_000));
         // Thirds of a nanosecond do not add up to an error: 3 · 8·64 bits at 3 Gbit/s are 512 ns.
         let mut third = link("rate 3G queue 1s");
         let times: Vec<_> = (0..3).map(|_| third.enter(0, 60).unwrap()).collect();

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use super::Laws;
+use super::{Cells, Laws};
 use crate::ModelError;
 use crate::units::{Seed, Span};
 
@@ -49,7 +49,7 @@ struct Options {
     corrupt: Option<Correlated>,
     reorder: Option<Correlated>,
     gap: Option<u64>,
-    rate: Option<(u64, i64)>,
+    rate: Option<(u64, i64, Option<Cells>)>,
     limit: Option<u64>,
     slot: Option<String>,
     seed: Option<Seed>,
@@ -274,15 +274,12 @@ impl<'a> Reader<'a> {
         }
         let whole = |word: &str| word.parse::<i64>().ok();
         let overhead = self.optional("rate", whole, COUNT)?.unwrap_or(0);
-        let cell = self.optional("rate", whole, COUNT)?.unwrap_or(0);
-        self.optional("rate", whole, COUNT)?;
-        if cell != 0 {
-            return Err(refused(
-                &format!("a cell size of {cell}"),
-                "rate R [OVERHEAD]: links with cells are not available",
-            ));
-        }
-        o.rate = Some((bits, overhead));
+        let small = |word: &str| word.parse::<u32>().ok();
+        let payload = self.optional("rate", small, COUNT)?.unwrap_or(0);
+        let header = self.optional("rate", small, COUNT)?.unwrap_or(0);
+        // A size of 0 is no cells.
+        let cells = (payload > 0).then_some(Cells { payload, header });
+        o.rate = Some((bits, overhead, cells));
         Ok(())
     }
 
@@ -379,7 +376,7 @@ impl Options {
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         // With a rate netem keeps the order: each packet is sent when the one before it has left.
         let policy = if self.rate.is_some() { "max" } else { "allow" };
-        if let Some((bits, overhead)) = self.rate {
+        if let Some((bits, overhead, cells)) = self.rate {
             let overhead = HEADER_BYTES + overhead;
             if !(0..=1000).contains(&overhead) {
                 return Err(refused(
@@ -387,7 +384,8 @@ impl Options {
                     "-14 to 986 bytes",
                 ));
             }
-            terms.push(format!("rate {bits} queue {limit}packets overhead {overhead}"));
+            let cells = cells.map_or(String::new(), |cells| format!(" cells {cells}"));
+            terms.push(format!("rate {bits} queue {limit}packets overhead {overhead}{cells}"));
             if mean.0 > 0 {
                 self.differ("The limit counts packets that wait for the link; netem's counts delayed ones too.");
             }
@@ -528,6 +526,7 @@ mod tests {
             ("delay 10ms 2ms reorder 25%", "delay mixture(0s:25, 8ms..12ms:75) allow"),
             ("rate 10mbit", "rate 10M queue 1000packets overhead 14"),
             ("rate 100kbps 6 limit 50", "rate 800k queue 50packets overhead 20"),
+            ("rate 1mbit 8 48 5", "rate 1M queue 1000packets overhead 22 cells 48+5"),
             ("rate 10", "rate 10 queue 1000packets overhead 14"),
             ("rate 1kibit", "rate 1.024k queue 1000packets overhead 14"),
             (
@@ -592,7 +591,7 @@ mod tests {
             ),
             ("delay 9ms reorder 25% rate 1mbit", "reorder with rate"),
             ("rate 10mb", "rate 10mb"),
-            ("rate 1mbit 0 48 5", "a cell size of 48"),
+            ("rate 1mbit 0 48 -5", "rate -5"),
             ("rate 1mbit -15", "an overhead of -15"),
             ("limit -1", "limit -1"),
         ] {

@@ -1,11 +1,14 @@
 //! The slot of rate and queue: a link of a limited rate.
 
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::delay::MAX_DELAY;
 use super::slot::Slot;
-use super::value::QueueLimit;
+use super::value::{QueueLimit, whole, word_serde};
 use crate::ModelError;
 use crate::law::Words;
 use crate::law::{is_default, refuse};
@@ -21,6 +24,66 @@ pub enum Discipline {
     /// Arriving packets are dropped.
     #[default]
     TailDrop,
+}
+
+/// Cells of a link: packets are cut into pieces of equal size, the last of which is padded. ATM has cells of 48 bytes with a header
+/// of 5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cells {
+    /// Bytes of a packet in each cell.
+    pub payload: u32,
+    /// Header of a cell in bytes.
+    pub header: u32,
+}
+
+const CELLS_FORM: &str = "bytes of a packet and of the header in each cell, such as 48+5 (ATM)";
+
+impl FromStr for Cells {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let parts = text.split_once('+').map(|(payload, header)| (whole(payload), whole(header)));
+        match parts {
+            Some((Some(payload), Some(header))) => Ok(Self { payload, header }),
+            _ => Err(ModelError::Value { what: "cells", given: text.into(), accepted: CELLS_FORM }),
+        }
+    }
+}
+
+impl fmt::Display for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}+{}", self.payload, self.header)
+    }
+}
+
+word_serde!(
+    Cells,
+    "bytes of a packet and of the header in each cell, such as 48+5 (ATM)",
+    ["48+5"]
+);
+
+/// What a link adds to packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Framing {
+    overhead: u32,
+    cells: Option<Cells>,
+}
+
+impl Framing {
+    /// The bytes on the link of a packet with this many bytes of network layer, which may be negative for frames without one.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, network_bytes: i64) -> u32 {
+        let framed = (network_bytes + i64::from(self.overhead)).max(0) as u64;
+        let on_link = match self.cells {
+            // A checked configuration has cells of 1 byte or more.
+            Some(Cells { payload, header }) => {
+                let cells = framed.div_ceil(u64::from(payload.max(1)));
+                cells.saturating_mul(u64::from(payload) + u64::from(header))
+            }
+            None => framed,
+        };
+        u32::try_from(on_link).unwrap_or(u32::MAX)
+    }
 }
 
 /// A link of a limited rate with a queue before it.
@@ -44,6 +107,10 @@ pub struct Rate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = 38)]
     pub overhead_bytes: Option<u32>,
+    /// Cells into which packets, with their framing bytes, are cut. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "48+5")]
+    pub cells: Option<Cells>,
 }
 
 impl Rate {
@@ -51,6 +118,12 @@ impl Rate {
     #[must_use]
     pub fn overhead(&self) -> u32 {
         self.overhead_bytes.unwrap_or(DEFAULT_OVERHEAD_BYTES)
+    }
+
+    /// What the link adds to packets.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        Framing { overhead: self.overhead(), cells: self.cells }
     }
 
     /// The queue's limit, with the default resolved: 250 ms, but at least 16 frames, as 250 ms at 20 kbit/s is
@@ -70,14 +143,15 @@ impl Slot for Rate {
     const IS_SHARED: bool = true;
 
     fn form() -> &'static str {
-        "rate R [queue T|B|Npackets] [overhead N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)"
+        "rate R [queue T|B|Npackets] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)"
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
         let bits = words.value()?;
         let queue = if words.took("queue") { Some(words.value()?) } else { None };
         let overhead_bytes = if words.took("overhead") { Some(words.value()?) } else { None };
-        Ok(Rate { bits, queue, discipline: Discipline::TailDrop, overhead_bytes })
+        let cells = if words.took("cells") { Some(words.value()?) } else { None };
+        Ok(Rate { bits, queue, discipline: Discipline::TailDrop, overhead_bytes, cells })
     }
 
     fn text(&self) -> String {
@@ -88,6 +162,9 @@ impl Slot for Rate {
         if let Some(overhead) = &self.overhead_bytes {
             text += &format!(" overhead {overhead}");
         }
+        if let Some(cells) = &self.cells {
+            text += &format!(" cells {cells}");
+        }
         text
     }
 
@@ -97,6 +174,11 @@ impl Slot for Rate {
         }
         if self.overhead() > 1000 {
             return refuse(at, "overhead_bytes", self.overhead(), "0 to 1000");
+        }
+        if let Some(cells) = self.cells
+            && (!(1..=10_000).contains(&cells.payload) || cells.header > 1000)
+        {
+            return refuse(at, "cells", cells, "1 to 10000 bytes and a header of 0 to 1000");
         }
         if let Some(QueueLimit::Time(span)) = self.queue
             && span > MAX_DELAY

@@ -36,9 +36,10 @@ Laws:
   duplicate P% [P%] [copies N] [after T]
                            N copies [1] with this probability, after a time
   duplicate every N ...    of every Nth packet
-  rate R [queue T|B|Npackets] [overhead N]
+  rate R [queue T|B|Npackets] [overhead N] [cells N+N]
                            rate of a link, its queue (tail drop) [250ms], and
-                           bytes added to each packet [18; 38: the whole wire]
+                           bytes added to each packet [18; 38: the whole wire];
+                           cells 48+5: packets travel in ATM cells
   delay T                  constant
   delay T ±J [normal|uniform|exponential [most T]|pareto|paretonormal]
                            mean T, standard deviation J [normal], half width J
