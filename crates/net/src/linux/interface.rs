@@ -87,7 +87,7 @@ impl CounterReader {
                 found = parse_statistics(payload);
             }
         };
-        self.netlink.get(RTM_GETSTATS, &body, each).context(OPERATION, object())?;
+        self.netlink.get_one(RTM_GETSTATS, &body, each).context(OPERATION, object())?;
         let reason = "an answer without counters";
         found.ok_or_else(|| Error::Malformed { operation: OPERATION, object: object(), reason })
     }

@@ -152,6 +152,16 @@ impl Netlink {
         self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body, each).map(drop)
     }
 
+    /// As [`Netlink::get`] for an answer of one message, at half the cost.
+    pub(crate) fn get_one(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        self.request(kind, libc::NLM_F_REQUEST as u16, body, each).map(drop)
+    }
+
     /// Returns whether the answer is consistent.
     fn request(
         &mut self,
@@ -198,6 +208,10 @@ impl Netlink {
                         };
                     }
                     _ => each(message.kind, message.payload),
+                }
+                // Without an acknowledgement and a list, the answer has one message.
+                if i32::from(flags) & (libc::NLM_F_ACK | libc::NLM_F_DUMP) == 0 {
+                    return Ok(is_consistent);
                 }
             }
         }
