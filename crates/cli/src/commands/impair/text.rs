@@ -54,17 +54,19 @@ fn way(direction: Direction) -> &'static str {
     if direction == Direction::Forward { "A to B" } else { "B to A" }
 }
 
+/// A counter of a flow.
+type Count = fn(&Counters) -> u64;
+
 /// The counters, a line for each flow and direction that saw packets.
 pub(super) fn table(report: &Report, style: &Style) -> String {
     let right = Align::Right;
-    // Columns of laws that few use.
-    let has = |count: fn(&Counters) -> u64| {
-        report.impairment.flows.iter().any(|flow| count(&flow.counters) > 0)
-    };
-    let rare: [(&str, fn(&Counters) -> u64); 2] =
-        [("marked", |c| c.marked_packets), ("batched", |c| c.batched_packets)];
+    // Columns that are shown only if a flow has such packets.
+    let has = |count: Count| report.impairment.flows.iter().any(|flow| count(&flow.counters) > 0);
+    let marked: Count = |c| c.marked_packets;
+    let batched: Count = |c| c.batched_packets;
+    let rare = [("marked", marked), ("batched", batched)];
     let rare: Vec<_> = rare.into_iter().filter(|(_, count)| has(*count)).collect();
-    let columns = vec![
+    let columns = [
         ("flow", Align::Left),
         ("direction", Align::Left),
         ("received", right),
