@@ -290,15 +290,18 @@ fn a_field_is_set_by_its_mask() {
 #[test]
 fn bit_errors_have_their_ratio() {
     let frame = udp_frame((1, 2), &[0; 1000]);
-    let mut errors = 0;
-    for packet in 0..2000 {
-        let mut got = frame.clone();
-        let changed = changing("leave ber 1e-3", packet, &frame).apply(&mut got);
-        assert_eq!(changed, got != frame);
-        assert_eq!(got[..42], frame[..42]);
-        errors += flipped(&frame, &got);
+    for (text, ratio, packets) in [("leave ber 1e-3", 1e-3, 2000u32), ("leave ber 0.1", 0.1, 100)] {
+        let mut errors = 0;
+        for packet in 0..packets {
+            let mut got = frame.clone();
+            let changed = changing(text, packet.into(), &frame).apply(&mut got);
+            assert_eq!(changed, got != frame);
+            assert_eq!(got[..42], frame[..42]);
+            errors += flipped(&frame, &got);
+        }
+        // 6.2 standard deviations.
+        let bits = 8000.0 * f64::from(packets);
+        let bound = 6.2 * (bits * ratio * (1.0 - ratio)).sqrt();
+        assert!((f64::from(errors) - bits * ratio).abs() < bound, "{text}: {errors}");
     }
-    // 16 000 of 16 million bits: ± 6.2 standard deviations.
-    let bound = 6.2 * 16_000f64.sqrt();
-    assert!((f64::from(errors) - 16_000.0).abs() < bound, "{errors}");
 }
