@@ -4,7 +4,6 @@ use std::error::Error as _;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use weir_model::impairment::Laws;
 use weir_model::{ModelError, Refusal, nearest, one_of};
 
 use crate::app::command_line;
@@ -313,11 +312,6 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
                 names.iter().any(is_hidden).then(|| "weir --help lists the commands".into())
             })
         }
-        // The syntax of netem: laws after the interface.
-        ErrorKind::ArgumentConflict if command == "impair" => {
-            error.get(ContextKind::InvalidSubcommand)?;
-            Some(with_laws_in_a_flag(words))
-        }
         ErrorKind::MissingRequiredArgument if command == "impair" => {
             let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
                 return None;
@@ -348,22 +342,6 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             })
         }
         _ => None,
-    }
-}
-
-/// `weir impair A B LAWS…` with the laws in a flag; with an example if they are no laws.
-fn with_laws_in_a_flag(words: &[OsString]) -> String {
-    let words: Vec<&str> = words.iter().skip(2).filter_map(|word| word.to_str()).collect();
-    let laws = |from: usize| {
-        let rest = words.iter().skip(from).take_while(|word| !word.starts_with('-'));
-        let laws = rest.copied().collect::<Vec<_>>().join(" ");
-        laws.parse::<Laws>().is_ok().then_some(laws)
-    };
-    let of_netem = words.iter().position(|word| *word == "netem").and_then(|at| laws(at + 1));
-    match (&words[..], laws(2), of_netem) {
-        ([a, b, ..], Some(laws), _) => format!("weir impair {a} {b} --both \"{laws}\""),
-        (.., Some(laws)) => format!("weir impair A B --both \"{laws}\""),
-        _ => "weir impair A B --both \"delay 100ms, loss 1%\"".into(),
     }
 }
 
@@ -505,15 +483,6 @@ mod tests {
         ] {
             let refused = refused(line);
             assert_eq!(refused.code, "unknown-argument", "{line}");
-            assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
-        }
-        for (line, accepted) in [
-            ("weir impair a b delay 20ms loss 1%", "weir impair a b --both \"delay 20ms loss 1%\""),
-            ("weir impair add dev eth0 root netem delay 1s", "weir impair A B --both \"delay 1s\""),
-            ("weir impair a b delay", "weir impair A B --both \"delay 100ms, loss 1%\""),
-        ] {
-            let refused = refused(line);
-            assert_eq!(refused.code, "usage", "{line}");
             assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
         }
         for (line, accepted) in

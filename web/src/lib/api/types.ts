@@ -1518,6 +1518,8 @@ export interface components {
         CatchUp: string;
         /** @description Cauchy values. They have no mean: sizes and intervals require `max`. */
         Cauchy: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /**
              * @description Median.
              * @example 10ms
@@ -1533,6 +1535,11 @@ export interface components {
              */
             scale: components["schemas"]["Span"];
         };
+        /**
+         * @description bytes of a packet and of the header in each cell, such as 48+5 (ATM)
+         * @example 48+5
+         */
+        Cells: string | number;
         /** @description A chart of a table. */
         ChartSpec: {
             /**
@@ -1891,6 +1898,11 @@ export interface components {
              */
             leave_after?: components["schemas"]["Span"] | null;
             /**
+             * Volume of the first object
+             * @description Volume of the first object of a page, 1 byte to 1 TiB: a size, or a law of sizes. Absent: as `volume`, which is that of the others.
+             */
+            main_volume?: components["schemas"]["SizeLaw"] | null;
+            /**
              * Concurrent transfers
              * Format: uint32
              * @description Maximum number of transfers at the same time, 1 to 65 536, where their starts are scheduled. Those due above it are not started, and counted. Absent: 65 536.
@@ -1924,6 +1936,11 @@ export interface components {
              */
             no_half_close?: boolean;
             /**
+             * Objects of a page
+             * @description Number of objects of a page, 1 to 1000: a number, or a law of sizes with its bounds. A user transfers the first object, then the others at the same time, and pauses when the last one has arrived. Absent: each transfer is by itself.
+             */
+            objects?: components["schemas"]["SizeLaw"] | null;
+            /**
              * Transactions in progress
              * Format: uint32
              * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated; of transfers, the number of users. Absent: 1.
@@ -1935,6 +1952,12 @@ export interface components {
              * @description Stop after this many datagrams, writes or transactions.
              */
             packets?: number | null;
+            /**
+             * Connections for a page
+             * Format: uint32
+             * @description Maximum number of connections of a user at the same time for the objects of a page, 1 to 64. Absent: 6.
+             */
+            page_connections?: number | null;
             /**
              * Pause between transfers
              * @description Law of the pause between the end of a user's transfer and the start of the next, where neither `rate` nor `starts` is stated. The law states its mean. Absent: none.
@@ -2128,6 +2151,39 @@ export interface components {
          * @example prbs:15
          */
         Content2: string;
+        /** @description Use of one processor. */
+        CoreUse: {
+            /**
+             * Format: uint32
+             * @description Its number.
+             * @default 0
+             */
+            core: number;
+            /**
+             * Format: double
+             * @description Interrupts, hard and soft.
+             * @default 0
+             */
+            irq_ratio: number;
+            /**
+             * Format: double
+             * @description Stolen by the hypervisor.
+             * @default 0
+             */
+            steal_ratio: number;
+            /**
+             * Format: double
+             * @description Kernel mode.
+             * @default 0
+             */
+            system_ratio: number;
+            /**
+             * Format: double
+             * @description User mode.
+             * @default 0
+             */
+            user_ratio: number;
+        };
         /** @description Correlated losses with a given mean: after a lost packet the next one is lost more often. */
         Correlated: {
             /**
@@ -2170,6 +2226,8 @@ export interface components {
              * @description The busiest processor.
              */
             busiest_core_ratio?: number | null;
+            /** @description Each processor, if the system counts them one by one. */
+            cores?: components["schemas"]["CoreUse"][];
             /**
              * Format: double
              * @description Interrupts, hard and soft.
@@ -2473,6 +2531,11 @@ export interface components {
             ramp?: components["schemas"]["Ramp"] | null;
             /** @description A delay that rises linearly from its minimum to its maximum in each cycle, and falls back at its end. */
             saw?: components["schemas"]["Saw"] | null;
+            /**
+             * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's
+             *     `pareto`, whose tail is not cut.
+             */
+            shifted_pareto?: components["schemas"]["ShiftedPareto"] | null;
             /** @description A delay that follows a sine between two bounds, from the minimum on. */
             sine?: components["schemas"]["Sine"] | null;
             /** @description A delay that is at its minimum for the first half of each cycle and at its maximum for the second. */
@@ -4241,6 +4304,8 @@ export interface components {
         };
         /** @description Gamma values: mean `shape`·`scale`, variance `shape`·`scale`². With a whole shape: Erlang. */
         Gamma: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
             max?: components["schemas"]["Span"] | null;
             /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
@@ -4815,6 +4880,8 @@ export interface components {
              * @description Jitter at the end of the interval.
              */
             jitter_seconds?: number | null;
+            /** @description What limited the TCP stream for most of the interval. Absent in sums. */
+            limited_by?: components["schemas"]["LimitedBy"] | null;
             /**
              * Format: uint64
              * @description Lost packets, in the interval in which they would have arrived: numbers missing between two arrivals are spread evenly over the time between the two.
@@ -5160,6 +5227,16 @@ export interface components {
          */
         LeftOutReason: "not installed" | "not supported";
         /**
+         * @description What limited the rate of a TCP stream.
+         *
+         *     - `congestion`: Congestion control: the path.
+         *     - `receive-window`: The receiver's window.
+         *     - `send-buffer`: The sender's socket buffer.
+         *     - `application`: The sender itself: its requested rate, or its host.
+         * @enum {string}
+         */
+        LimitedBy: "congestion" | "receive-window" | "send-buffer" | "application";
+        /**
          * @description How frames are received.
          *
          *     - `auto`: What serves best.
@@ -5228,6 +5305,8 @@ export interface components {
         };
         /** @description Log-normal values: their logarithm is normal. */
         LogNormal: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /**
              * @description Standard deviation of the values before clamping.
              * @example 5ms
@@ -5562,6 +5641,39 @@ export interface components {
             /** @description What is missing. */
             note?: string | null;
         };
+        /** @description Pages of several objects. Those that were started in an omitted start are left out. */
+        Pages: {
+            /**
+             * Format: uint64
+             * @description Pages of which an object failed.
+             * @default 0
+             */
+            failed: number;
+            /** @description Page load time: from the start of connecting for the first object to the end of the last one. */
+            load_time?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: uint64
+             * @description Pages of which all objects arrived.
+             * @default 0
+             */
+            loaded: number;
+            /**
+             * Format: double
+             * @description Mean number of objects of the loaded pages, the first ones included.
+             */
+            mean_objects?: number | null;
+            /**
+             * Format: double
+             * @description Loaded pages over the time of the transactions.
+             */
+            pages_per_second?: number | null;
+            /**
+             * Format: uint64
+             * @description Pages that were still loading at the end of the test.
+             * @default 0
+             */
+            unfinished: number;
+        };
         /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
         Pareto: {
             /**
@@ -5788,6 +5900,8 @@ export interface components {
         };
         /** @description Poisson values: whole multiples of `unit`. */
         Poisson: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
             max?: components["schemas"]["Span"] | null;
             /**
@@ -6189,6 +6303,11 @@ export interface components {
              * @description Rate in bit/s, framing overhead included.
              */
             bits: components["schemas"]["BitRate"];
+            /**
+             * @description Cells into which packets, with their framing bytes, are cut. Absent: none.
+             * @example 48+5
+             */
+            cells?: components["schemas"]["Cells"] | null;
             /** @description Policy of a full queue. */
             discipline?: components["schemas"]["Discipline"];
             /**
@@ -6225,7 +6344,7 @@ export interface components {
             rate: components["schemas"]["SendRate"];
         };
         /**
-         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all)
+         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all); 5s:2x is twice the connection's rate, 0.001x to 1000x
          * @example 5s:20M
          * @example 0s-10s:100M,20s:1M
          */
@@ -6514,6 +6633,11 @@ export interface components {
              *     wait for the processor.
              */
             user_timed_messages?: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes that were compared with the seeded payload, those of headers left out.
+             */
+            verified_bytes?: number | null;
         };
         /** @description One run: the plan, the hosts, the measurements and their warnings. */
         Record: {
@@ -7515,6 +7639,22 @@ export interface components {
          * @enum {string}
          */
         Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
+        /**
+         * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's
+         *     `pareto`, whose tail is not cut.
+         */
+        ShiftedPareto: {
+            /**
+             * @description Standard deviation.
+             * @example 5ms
+             */
+            deviation: components["schemas"]["Span"];
+            /**
+             * @description Mean delay.
+             * @example 20ms
+             */
+            mean: components["schemas"]["Span"];
+        };
         /** @description One side of a figure. */
         SideFigure: {
             /**
@@ -7910,6 +8050,8 @@ export interface components {
         };
         /** @description Values of Student's t distribution, scaled and moved. */
         Student: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /**
              * Format: double
              * @description Degrees of freedom, 0.25 to 1000. Up to 1 there is no mean: sizes and intervals require `max`.
@@ -8503,8 +8645,8 @@ export interface components {
              * @description Delivery rate estimate.
              */
             delivery_bits_per_second?: number | null;
-            /** @description What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`. */
-            limited_by?: string | null;
+            /** @description What limited sending since the last sample. */
+            limited_by?: components["schemas"]["LimitedBy"] | null;
             /**
              * Format: double
              * @description Pacing rate.
@@ -8901,6 +9043,8 @@ export interface components {
              * @default 0
              */
             not_started: number;
+            /** @description Pages, if users load these: the transfers are their objects. */
+            pages?: components["schemas"]["Pages"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.
@@ -9131,6 +9275,8 @@ export interface components {
         };
         /** @description Weibull values: above x with probability exp(−(x/`scale`)^`shape`). */
         Weibull: {
+            /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
+            clamped_mean?: components["schemas"]["Span"] | null;
             /** @description Larger values become this. Absent: 65 507 bytes; for times 1 h. */
             max?: components["schemas"]["Span"] | null;
             /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */

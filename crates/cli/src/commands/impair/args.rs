@@ -38,8 +38,8 @@ Laws:
   duplicate every N ...    of every Nth packet
   rate R [queue T|B|Npackets] [overhead N] [cells N+N]
                            rate of a link, its queue (tail drop) [250ms], and
-                           bytes added to each packet [18; 38: the whole wire];
-                           cells 48+5: packets travel in ATM cells
+                           bytes added to each packet [18; 38: the whole
+                           wire], and cells into which it is cut: 48+5 (ATM)
   delay T                  constant
   delay T ±J [normal|uniform|exponential [most T]|pareto|paretonormal]
                            mean T, standard deviation J [normal], half width J
@@ -219,7 +219,6 @@ impl LawArgs {
             (true, ..) => "--profile",
             (_, true, _) if self.a_to_b.is_some() => "--a-to-b",
             (.., true) if self.b_to_a.is_some() => "--b-to-a",
-            (_, true, _) | (.., true) if self.netem.is_some() => "--netem",
             (_, true, _) | (.., true) => "--both",
             _ => return CliError::Model(error),
         };
@@ -248,9 +247,9 @@ pub(crate) struct RunArgs {
     /// Interface B
     #[arg(value_name = "B")]
     pub(crate) b: Option<String>,
-    /// Laws of both directions, as for --both
-    #[arg(value_name = "LAWS", value_parser = values::laws, requires = "b", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
-    line: Option<Laws>,
+    /// Laws of both directions, as for --both, in one word or several
+    #[arg(value_name = "LAWS", num_args = 1.., requires = "b", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
+    line: Vec<String>,
     #[command(flatten)]
     pub(crate) laws: LawArgs,
     /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
@@ -311,11 +310,28 @@ impl RunArgs {
     /// The impairment that the flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
         let mut laws = self.laws.clone();
-        laws.both = laws.both.or_else(|| self.line.clone());
+        if !self.line.is_empty() {
+            laws.both = Some(of_line(&self.line.join(" "))?);
+        }
         let mut config = laws.impairment()?;
         config.impair_arp |= self.impair_arp;
         config.native_port = self.native_port.unwrap_or(config.native_port);
         Ok(config)
+    }
+}
+
+/// The laws after the interfaces. Words of a tc command get the flag that takes them.
+fn of_line(line: &str) -> Result<Laws, CliError> {
+    let error = match values::laws(line) {
+        Ok(laws) => return Ok(laws),
+        Err(error) => error,
+    };
+    match line.split_once("netem ") {
+        Some((_, words)) => {
+            let accepted = format!("weir impair A B --netem \"{words}\"");
+            Err(CliError::flag("LAWS", line, &accepted))
+        }
+        None => Err(CliError::of_field(error, "LAWS")),
     }
 }
 
@@ -554,7 +570,7 @@ mod tests {
     /// Every equivalent of netem's words that the help names is accepted.
     #[test]
     fn the_equivalents_of_netem_are_laws() {
-        let (_, table) = HELP.split_once("From netem:\n").unwrap();
+        let (_, table) = HELP.split_once("From netem, ").unwrap();
         let table = table.split("\n\n").next().unwrap();
         let laws: Vec<&str> = table
             .lines()
@@ -565,7 +581,7 @@ mod tests {
                 ["delay ", "loss ", "reorder ", "batch "].iter().any(|term| text.starts_with(term))
             })
             .collect();
-        assert!(laws.len() > 5, "{laws:?}");
+        assert!(laws.len() >= 5, "{laws:?}");
         for law in laws {
             let law = law.replace("run N", "run 2").replace("=T", "=1ms").replace("=A", "=2");
             assert!(law.parse::<Laws>().is_ok(), "{law}");
@@ -600,6 +616,27 @@ mod tests {
     }
 
     #[test]
+    fn laws_follow_the_interfaces() {
+        let run = |words: &str| {
+            let line = crate::app::command_line();
+            let words = format!("weir impair a b {words}");
+            let matches = line.try_get_matches_from(words.split(' ')).unwrap();
+            let (_, of_impair) = matches.subcommand().unwrap();
+            let args = <ImpairArgs as clap::FromArgMatches>::from_arg_matches(of_impair).unwrap();
+            args.run.impairment()
+        };
+        let laws: Laws = "delay 20ms, loss 1%".parse().unwrap();
+        let config = run("delay 20ms loss 1% --seed 7").unwrap();
+        assert_eq!((config.other.b_to_a, config.seed), (laws, Seed(7)));
+        for (words, given) in
+            [("delay", "delay"), ("eth0 root netem delay 1ms", "eth0 root netem delay 1ms")]
+        {
+            let refused = run(words).unwrap_err().refusal();
+            assert_eq!((refused.given.as_deref(), refused.exit_code), (Some(given), 2), "{words}");
+        }
+    }
+
+    #[test]
     fn flags_become_an_impairment() {
         let both = LawArgs {
             both: Some("delay 20ms".parse().unwrap()),
@@ -622,8 +659,6 @@ mod tests {
         let laws: Laws = "delay 100us, loss 1%".parse().unwrap();
         assert_eq!((&config.other.a_to_b, &config.other.b_to_a), (&laws, &laws));
         assert_eq!((config.seed, netem("delay 1s").is_empty()), (Seed(9), false));
-        let error = netem("rate 2tbit").impairment().unwrap_err();
-        assert_eq!(error.refusal().field.as_deref(), Some("--netem"));
         let unknown = LawArgs { profile: Some("9g".into()), ..LawArgs::default() };
         let error = unknown.impairment().unwrap_err();
         let refused = error.refusal();

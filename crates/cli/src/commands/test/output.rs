@@ -25,6 +25,9 @@ use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
 use crate::terminal::text_options;
 
+/// Holds the header and the first rows, so that a full disk is met while the test runs, and not before.
+const CSV_BUFFER: usize = 64 << 10;
+
 /// The form of the output on stdout or in the logfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -144,7 +147,7 @@ impl Outputs {
                         let io = CliError::io("--csv: create", path);
                         let file = weir_net::output::begin(path).map_err(io)?;
                         let is_replaced = weir_net::output::is_own_file(path, &file);
-                        (Box::new(BufWriter::new(file)), is_replaced)
+                        (Box::new(BufWriter::with_capacity(CSV_BUFFER, file)), is_replaced)
                     }
                 };
                 let writer = CsvWriter::new(file).map_err(CliError::io("--csv: write", path))?;
@@ -350,8 +353,9 @@ impl Outputs {
             return self.csv_rows(|csv| csv.end(record));
         };
         let whole: std::io::Result<CsvWriter<Box<dyn Write + Send>>> =
-            weir_net::output::begin(&csv.path)
-                .and_then(|file| CsvWriter::new(Box::new(BufWriter::new(file)) as _));
+            weir_net::output::begin(&csv.path).and_then(|file| {
+                CsvWriter::new(Box::new(BufWriter::with_capacity(CSV_BUFFER, file)) as _)
+            });
         match whole {
             Ok(writer) => csv.writer = writer,
             // The file was moved or removed in the meantime: complete the open one.
