@@ -237,7 +237,10 @@ fn buffers_are_as_requested_or_reported() {
 #[test]
 fn refusal_is_an_error_and_in_the_queue() {
     for family in FAMILIES {
-        let closed = receiver(family).local_addr().unwrap();
+        // Closed to all but one, and kept from other tests.
+        let held = receiver(family);
+        let closed = held.local_addr().unwrap();
+        held.connect(SocketAddr::new(closed.ip(), 1)).unwrap();
         let options =
             UdpOptions { receive_errors: true, nonblocking: true, ..UdpOptions::connect(closed) };
         let source = UdpSocket::open(&options).unwrap();
