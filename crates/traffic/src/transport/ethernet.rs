@@ -241,7 +241,8 @@ pub(crate) struct FrameSocket {
 }
 
 impl FrameSocket {
-    /// This end and the peer's.
+    /// This end and the peer's, for the engine xdp.
+    #[cfg(target_os = "linux")]
     pub(super) fn ends(&self) -> (Endpoint, Endpoint) {
         (self.near, self.far)
     }
