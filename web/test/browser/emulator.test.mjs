@@ -455,9 +455,9 @@ test('an alarm is in sight wherever one looks, and listed', options, async () =>
 test('a law, a stage and counters that the schema gains are there without the page knowing them', options, async () => {
   const schema = JSON.parse(readFileSync(new URL('../../../docs/schemas/weir.impair-1.schema.json', import.meta.url), 'utf8'));
   const { $defs } = schema;
-  $defs.Weibull = { type: 'object', description: 'A Weibull delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
-  $defs.Delay.properties.weibull = { anyOf: [{ $ref: '#/$defs/Weibull' }, { type: 'null' }], description: 'Heavy tail.' };
-  $defs.Delay['x-one-of'].push('weibull');
+  $defs.Rayleigh = { type: 'object', description: 'A Rayleigh delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
+  $defs.Delay.properties.rayleigh = { anyOf: [{ $ref: '#/$defs/Rayleigh' }, { type: 'null' }], description: 'Heavy tail.' };
+  $defs.Delay['x-one-of'].push('rayleigh');
   $defs.Stage.oneOf.push({ const: 'pause', description: 'Pause frames.', type: 'string' });
   $defs.Pause = { type: 'object', description: 'Pauses.', properties: { every: { $ref: '#/$defs/Span', description: 'How often.' } } };
   $defs.Laws.properties.pause = { anyOf: [{ $ref: '#/$defs/Pause' }, { type: 'null' }], description: 'Pauses.', 'x-stage': 'pause' };
@@ -467,9 +467,9 @@ test('a law, a stage and counters that the schema gains are there without the pa
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   const editor = await openLaw(page, /Delay and jitter/);
-  await editor.getByLabel('law').selectOption('weibull');
+  await editor.getByLabel('law').selectOption('rayleigh');
   await editor.getByLabel('shape').fill('2.5');
-  await lane(page, 'From A to B').getByText('weibull scale 40ms, shape 2.5').waitFor();
+  await lane(page, 'From A to B').getByText('rayleigh scale 40ms, shape 2.5').waitFor();
   await lane(page, 'From B to A').getByRole('button', { name: /Pause frames/ }).click();
   await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
   await lane(page, 'From B to A').getByText('every 2s').waitFor();
