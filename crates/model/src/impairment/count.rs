@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
 use crate::ModelError;
-use crate::law::distribution::{Drawn, Moments, Quantity, Rule, Source};
+use crate::law::distribution::{Drawn, Quantity, Rule, Source, parts_of_choice};
 use crate::law::{Law, Running, choice_of_laws};
 
 /// A number of packets; a mean need not be whole.
@@ -52,35 +52,13 @@ impl Quantity for Packets {
         number
     }
 
-    fn start(part: &Count) -> CountLaw {
-        part.start()
-    }
-
     #[inline]
     fn draw(part: &CountLaw, draws: &mut Draws) -> f64 {
         // A part has no state.
         part.clone().next(draws)
     }
 
-    fn may_be_part(part: &Count) -> bool {
-        part.rule().is_independent()
-    }
-
-    fn has_default_maximum(part: &Count) -> bool {
-        part.rule().has_default_maximum()
-    }
-
-    fn has_default_minimum(part: &Count) -> bool {
-        part.rule().has_default_minimum()
-    }
-
-    fn part_moments(part: &Count) -> Option<Moments> {
-        Some(part.moments())
-    }
-
-    fn tables(law: &Count) -> usize {
-        law.tables()
-    }
+    parts_of_choice!(Count);
 }
 
 impl<S: Source> Running for Drawn<S, Packets> {
@@ -95,46 +73,8 @@ impl<S: Source> Running for Drawn<S, Packets> {
 
 choice_of_laws! {
     /// The law of a number of packets.
-    Count("packets"): Rule;
+    Count("packets");
     /// A running law of a number of packets, not rounded.
     CountLaw: next(&mut) -> f64;
-    {}
-    of Packets {
-        constant: Constant,
-        uniform: Uniform,
-        exponential: Exponential,
-        pareto: Pareto,
-        cauchy: Cauchy,
-        normal: Normal,
-        log_normal: LogNormal,
-        poisson: Poisson,
-        gamma: Gamma,
-        weibull: Weibull,
-        student: Student,
-        alternate: Alternate,
-        increasing: Increasing,
-        decreasing: Decreasing,
-        histogram: Histogram,
-        quantiles: Quantiles,
-        table: Table,
-        mixture: Mixture,
-        values: Values,
-    }
-}
-
-impl Count {
-    /// Its moments after clamping, packets.
-    pub(super) fn moments(&self) -> Moments {
-        self.rule().moments()
-    }
-
-    /// Checks the law; `at` is its path in the document.
-    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
-        self.check_parameters(at)
-    }
-
-    /// The number of tables that it draws from.
-    pub(super) fn tables(&self) -> usize {
-        self.rule().tables()
-    }
+    all of Packets
 }

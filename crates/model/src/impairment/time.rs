@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_laws::Draws;
 
 use crate::ModelError;
-use crate::law::distribution::{Drawn, Moments, Quantity, Rule, Source};
+use crate::law::distribution::{Drawn, Quantity, Rule, Source, parts_of_choice};
 use crate::law::{Law, Running, Words, choice_of_laws};
 use crate::units::Span;
 
@@ -79,35 +79,13 @@ impl Quantity for Time {
         time
     }
 
-    fn start(part: &Timing) -> TimingLaw {
-        part.start()
-    }
-
     #[inline]
     fn draw(part: &TimingLaw, draws: &mut Draws) -> f64 {
         // A part has no state.
         part.clone().next(draws) as f64
     }
 
-    fn may_be_part(part: &Timing) -> bool {
-        part.rule().is_independent()
-    }
-
-    fn has_default_maximum(part: &Timing) -> bool {
-        part.rule().has_default_maximum()
-    }
-
-    fn has_default_minimum(part: &Timing) -> bool {
-        part.rule().has_default_minimum()
-    }
-
-    fn part_moments(part: &Timing) -> Option<Moments> {
-        Some(part.moments())
-    }
-
-    fn tables(law: &Timing) -> usize {
-        law.tables()
-    }
+    parts_of_choice!(Timing);
 }
 
 /// Nanoseconds, rounded to the nearest.
@@ -123,51 +101,15 @@ impl<S: Source> Running for Drawn<S, Time> {
 
 choice_of_laws! {
     /// The law of a time.
-    Timing("time"): Rule;
+    Timing("time");
     /// A running law of a time: ns.
     TimingLaw: next(&mut) -> u64;
-    {}
-    of Time {
-        constant: Constant,
-        uniform: Uniform,
-        exponential: Exponential,
-        pareto: Pareto,
-        cauchy: Cauchy,
-        normal: Normal,
-        log_normal: LogNormal,
-        poisson: Poisson,
-        gamma: Gamma,
-        weibull: Weibull,
-        student: Student,
-        alternate: Alternate,
-        increasing: Increasing,
-        decreasing: Decreasing,
-        histogram: Histogram,
-        quantiles: Quantiles,
-        table: Table,
-        mixture: Mixture,
-        values: Values,
-    }
+    all of Time
 }
 
 impl Timing {
     /// Reads the law from the words of a term.
     pub(super) fn of_words(words: &mut Words) -> Result<Self, ModelError> {
         Self::read(words)
-    }
-
-    /// Its moments after clamping, ns.
-    pub(super) fn moments(&self) -> Moments {
-        self.rule().moments()
-    }
-
-    /// Checks the law; `at` is its path in the document.
-    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
-        self.check_parameters(at)
-    }
-
-    /// The number of tables that it draws from.
-    pub(super) fn tables(&self) -> usize {
-        self.rule().tables()
     }
 }

@@ -307,6 +307,58 @@ pub(crate) fn examples<L: Law>(name: &str) -> Vec<String> {
 /// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`: its own ones,
 /// then those of `law::distribution`.
 macro_rules! choice_of_laws {
+    // All laws that quantities share.
+    (
+        $(#[$doc:meta])*
+        $choice:ident($term:literal);
+        $(#[$running_doc:meta])*
+        $running:ident: $method:ident(&$($mutable:ident)?) -> $outcome:ty;
+        all of $quantity:ident
+    ) => {
+        crate::law::choice_of_laws! {
+            $(#[$doc])* $choice($term): Rule;
+            $(#[$running_doc])* $running: $method(&$($mutable)?) -> $outcome;
+            {}
+            of $quantity {
+                constant: Constant,
+                uniform: Uniform,
+                exponential: Exponential,
+                pareto: Pareto,
+                cauchy: Cauchy,
+                normal: Normal,
+                log_normal: LogNormal,
+                poisson: Poisson,
+                gamma: Gamma,
+                weibull: Weibull,
+                student: Student,
+                alternate: Alternate,
+                increasing: Increasing,
+                decreasing: Decreasing,
+                histogram: Histogram,
+                quantiles: Quantiles,
+                table: Table,
+                mixture: Mixture,
+                values: Values,
+            }
+        }
+
+        impl $choice {
+            /// Its moments after clamping, in the unit of its values.
+            pub(crate) fn moments(&self) -> crate::law::distribution::Moments {
+                self.rule().moments()
+            }
+
+            /// Checks the law; `at` is its path in the document.
+            pub(crate) fn check(&self, at: &str) -> Result<(), ModelError> {
+                self.check_parameters(at)
+            }
+
+            /// The number of tables that it draws from.
+            pub(crate) fn tables(&self) -> usize {
+                self.rule().tables()
+            }
+        }
+    };
     (
         $(#[$doc:meta])*
         $choice:ident($term:literal): $rule:ident;

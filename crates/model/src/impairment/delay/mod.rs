@@ -4,6 +4,7 @@
 //! draw is the same number on any machine. A draw below zero becomes zero.
 
 mod correlation;
+mod cycle;
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! Laws that several quantities share (payload sizes, intervals, delays, other times, numbers of packets): random
-//! distributions and sequences of values. A new one is a file here and a line in the lists of `plan/size`, `plan/spacing`,
-//! `impairment/delay`, `impairment/time` and `impairment/count`.
+//! distributions and sequences of values. A new one is a file here and a line in the lists of `law/mod.rs`, `plan/size`,
+//! `plan/spacing` and `impairment/delay`.
 //!
 //! A law states a *source* of values, in bytes, nanoseconds or packets, and the bounds within which they are clamped. Everything
 //! else (its check, its moments after clamping, its draws) follows from these.
@@ -114,6 +114,36 @@ pub trait Quantity:
     /// The number of tables of a law.
     fn tables(law: &Self::Choice) -> usize;
 }
+
+/// The methods of [`Quantity`] on parts of a mixture, for a choice of all shared laws.
+macro_rules! parts_of_choice {
+    ($choice:ty) => {
+        fn start(part: &$choice) -> Self::Running {
+            part.start()
+        }
+
+        fn may_be_part(part: &$choice) -> bool {
+            part.rule().is_independent()
+        }
+
+        fn has_default_maximum(part: &$choice) -> bool {
+            part.rule().has_default_maximum()
+        }
+
+        fn has_default_minimum(part: &$choice) -> bool {
+            part.rule().has_default_minimum()
+        }
+
+        fn part_moments(part: &$choice) -> Option<crate::law::distribution::Moments> {
+            Some(part.moments())
+        }
+
+        fn tables(law: &$choice) -> usize {
+            law.tables()
+        }
+    };
+}
+pub(crate) use parts_of_choice;
 
 /// Moments and bounds of a law after clamping, in bytes or ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
