@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use weir_laws::{Chance, Direction, DrawPosition, Geometric, Philox, slot};
+use weir_laws::{Direction, DrawPosition, Philox, slot};
 use weir_model::impairment::{
-    Change, Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
+    Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
 };
 use weir_model::plan::Direction as Side;
 
@@ -644,50 +644,11 @@ impl Engine {
     /// Sends a packet.
     #[inline]
     fn emit(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
-        let position = self.position(&packet, slot::CONTENT);
-        let bleaching = self.position(&packet, slot::BLEACH);
-        let flow = &mut self.flows[packet.flow as usize];
         let mut disposition = disposition(&packet, t, Verdict::Forwarded);
-        let mut ecn = (packet.flags & FLAG_MARKED != 0).then_some(EcnChange::Mark);
-        let mut change = None;
-        let mut checksum = Checksum::Repair;
-        if let Some(law) = &flow.content {
-            let happens = |chance: Chance, position: DrawPosition| {
-                chance.happens(position.draws_of_copy(&self.philox, packet.copy).bits())
-            };
-            if packet.from < packet.to && happens(law.chance, position) {
-                let mut draws = position.draws_of_copy(&self.philox, packet.copy);
-                // The first draw decided that the packet is selected.
-                draws.bits();
-                let bits = u64::from(packet.to - packet.from) * 8;
-                let is_changed = match law.change {
-                    Change::BitErrors(ratio) => Geometric::new(ratio).next(&mut draws) < bits,
-                    _ => true,
-                };
-                (change, checksum) = (is_changed.then(|| law.change.clone()), law.checksum);
-            }
-            // Bleaching removes marks as well.
-            if !law.bleach.is_never() && happens(law.bleach, bleaching) {
-                ecn = Some(EcnChange::Bleach);
-            }
-            if change.is_some() || ecn == Some(EcnChange::Bleach) {
-                flow.counters.modified_packets += 1;
-                disposition.flags |= FLAG_MODIFIED;
-            }
+        if self.flows[packet.flow as usize].content.is_some() || packet.flags & FLAG_MARKED != 0 {
+            self.change(&packet, &mut disposition);
         }
-        if disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) != 0 {
-            disposition.edit = self.edits.len() as u32;
-            self.edits.push(Edit {
-                ecn,
-                philox: self.philox,
-                position,
-                copy: packet.copy,
-                change,
-                checksum,
-                from: packet.from,
-                to: packet.to,
-            });
-        }
+        let flow = &mut self.flows[packet.flow as usize];
         flow.counters.sent_packets += 1;
         flow.counters.sent_bytes += u64::from(packet.length);
         flow.counters.batched_packets += u64::from(packet.flags & BATCHED != 0);
@@ -701,6 +662,46 @@ impl Engine {
             }
         }
         dispositions.push(disposition);
+    }
+
+    /// Decides what the content law changes of a packet that is sent, and adds the edit of it and of its mark.
+    fn change(&mut self, packet: &Packet, disposition: &mut Disposition) {
+        let position = self.position(packet, slot::CONTENT);
+        let mut ecn = (packet.flags & FLAG_MARKED != 0).then_some(EcnChange::Mark);
+        let mut change = None;
+        let mut checksum = Checksum::Repair;
+        let flow = &self.flows[packet.flow as usize];
+        if let Some(law) = &flow.content {
+            let mut draws = position.draws_of_copy(&self.philox, packet.copy);
+            if packet.from < packet.to && law.chance.happens(draws.bits()) {
+                let bits = u64::from(packet.to - packet.from) * 8;
+                let is_changed = law.bit_errors.is_none_or(|errors| errors.next(&mut draws) < bits);
+                (change, checksum) = (is_changed.then(|| law.change.clone()), law.checksum);
+            }
+            let position = self.position(packet, slot::BLEACH);
+            let mut draws = position.draws_of_copy(&self.philox, packet.copy);
+            // Bleaching removes marks as well.
+            if !law.bleach.is_never() && law.bleach.happens(draws.bits()) {
+                ecn = Some(EcnChange::Bleach);
+            }
+        }
+        if change.is_some() || ecn == Some(EcnChange::Bleach) {
+            self.flows[packet.flow as usize].counters.modified_packets += 1;
+            disposition.flags |= FLAG_MODIFIED;
+        }
+        if change.is_some() || ecn.is_some() {
+            disposition.edit = self.edits.len() as u32;
+            self.edits.push(Edit {
+                ecn,
+                philox: self.philox,
+                position,
+                copy: packet.copy,
+                change,
+                checksum,
+                from: packet.from,
+                to: packet.to,
+            });
+        }
     }
 
     fn drop(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weir_laws::{Chance, Draws, flow_hash};
+use weir_laws::{Chance, Draws, Geometric, flow_hash};
 use weir_model::impairment::{
     Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OrderPolicy,
     PacketFacts, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw,
@@ -90,6 +90,8 @@ impl StepLists {
 pub(crate) struct ContentLaw {
     pub(crate) chance: Chance,
     pub(crate) change: Change,
+    /// Distances between bit errors, if the change is those.
+    pub(crate) bit_errors: Option<Geometric>,
     pub(crate) checksum: Checksum,
     region: Region,
     offset: u32,
@@ -309,6 +311,10 @@ impl Flow {
         }
         self.content = laws.content.as_ref().map(|content| ContentLaw {
             chance: Chance::percent(content.percentage),
+            bit_errors: match content.change() {
+                Change::BitErrors(ratio) => Some(Geometric::new(ratio)),
+                _ => None,
+            },
             change: content.change(),
             checksum: content.checksum,
             region: content.region,
