@@ -104,7 +104,7 @@ fn smooth_keeps_order_mean_and_deviation() {
     // 20 s are about 14 independent delays (2·τ/ln 2 each): mean ± 5/√14 ms, 3 standard deviations; the seed is fixed.
     assert!((mean - 40.0).abs() < 4.0, "{mean}");
     assert!((2.5..7.5).contains(&square.sqrt()), "{square}");
-    // Packets 1 s apart: half a half-life more than enough to see the law itself.
+    // 1 s apart, two half-lives, the delays are nearly independent.
     let far = feed(&mut engine(text), &even(20_000, 1000 * MS));
     let delays: Vec<f64> =
         far.iter().map(|one| (one.at_ns - one.arrived_ns) as f64 / 1e6).collect();
@@ -113,6 +113,21 @@ fn smooth_keeps_order_mean_and_deviation() {
     // ρ = ¼: the variance of the mean is that of independent delays times 5/3; 6.2 standard deviations.
     assert!((mean - 40.0).abs() < 6.2 * 5.0 * (5.0 / 3.0 / 20_000f64).sqrt(), "{mean}");
     assert!((square.sqrt() - 5.0).abs() < 0.18, "{square}");
+}
+
+#[test]
+fn bit_errors_change_longer_packets_more_often() {
+    for bytes in [20, 200] {
+        let mut engine = engine("corrupt 100% ber 1e-3");
+        let frame = udp_frame((9, 2), &vec![7; bytes]);
+        let is_changed = |_| pass(&mut engine, &frame).1 != frame;
+        let changed = (0..20_000).map(is_changed).filter(|changed| *changed).count() as f64;
+        assert_eq!(changed, engine.flows[0].counters.modified_packets as f64);
+        // Of 20 000, ± 6.2 standard deviations.
+        let share = 1.0 - 0.999f64.powi(8 * bytes as i32);
+        let bound = 6.2 * (20_000.0 * share * (1.0 - share)).sqrt();
+        assert!((changed - 20_000.0 * share).abs() < bound, "{bytes}: {changed}");
+    }
 }
 
 /// A frame with an ECN field.

@@ -12,21 +12,21 @@ fn of(flow: &Flow) -> Option<&Transfers> {
 
 /// The line of pages: `12 loaded, 0.2 per second, 6.6 objects each; 1 failed; 2 unfinished`.
 pub(super) fn pages(items: &mut Items, flows: &[Flow]) {
-    let of_pages = |f: &Flow| of(f)?.pages.clone();
-    items.per_flow(
-        "Pages",
-        flows,
-        |f| of_pages(f).map(|pages| pages_text(&pages)),
-        |flows| {
-            let sum = |count: fn(&Pages) -> u64| {
-                flows.iter().filter_map(of_pages).map(|p| count(&p)).fold(0, u64::saturating_add)
-            };
-            flows.iter().find_map(of_pages)?;
-            let mut text = format!("{} loaded", sum(|p| p.loaded));
-            text += &without_load_time(sum(|p| p.failed), sum(|p| p.unfinished));
-            Some(text)
-        },
-    );
+    items.per_flow("Pages", flows, |flow| of_pages(flow).map(pages_text), all_pages);
+}
+
+fn of_pages(flow: &Flow) -> Option<&Pages> {
+    of(flow)?.pages.as_ref()
+}
+
+/// The sums over all flows.
+fn all_pages(flows: &[Flow]) -> Option<String> {
+    let sum = |count: fn(&Pages) -> u64| {
+        flows.iter().filter_map(of_pages).map(count).fold(0, u64::saturating_add)
+    };
+    flows.iter().find_map(of_pages)?;
+    let without = without_load_time(sum(|p| p.failed), sum(|p| p.unfinished));
+    Some(format!("{} loaded{without}", sum(|p| p.loaded)))
 }
 
 fn pages_text(pages: &Pages) -> String {
@@ -118,4 +118,25 @@ fn times(class: &TransferClass) -> String {
         }
     }
     text + &format!(", max {}", duration(times.max_seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::record::Transactions;
+
+    fn flow(loaded: u64, failed: u64, unfinished: u64) -> Flow {
+        let pages = Some(Pages { loaded, failed, unfinished, ..Pages::default() });
+        let transfers = Some(Transfers { pages, ..Transfers::default() });
+        let transactions = Some(Transactions { transfers, ..Transactions::default() });
+        Flow { transactions, ..Flow::default() }
+    }
+
+    #[test]
+    fn pages_of_many_flows_are_summed() {
+        let flows = [flow(3, 1, 0), Flow::default(), flow(4, 0, 2)];
+        assert_eq!(all_pages(&flows).as_deref(), Some("7 loaded; 1 failed; 2 unfinished"));
+        assert_eq!(all_pages(&flows[..1]).as_deref(), Some("3 loaded; 1 failed"));
+        assert_eq!(all_pages(&flows[1..2]), None);
+    }
 }
