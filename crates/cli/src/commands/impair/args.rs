@@ -138,7 +138,7 @@ pub(crate) struct LawArgs {
     /// Laws for packets that enter at B
     #[arg(long, value_name = "LAWS", value_parser = values::laws)]
     pub(crate) b_to_a: Option<Laws>,
-    /// Laws of both directions in the words of tc's netem, with tc's units; their translation and what is different are printed
+    /// Laws of both directions in the words and units of tc's netem; prints their translation, and how it differs from netem
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["both", "a_to_b", "b_to_a"])]
     pub(crate) netem: Option<Netem>,
     /// A preset for directions without laws above; A is the client's side (`weir profiles`)
