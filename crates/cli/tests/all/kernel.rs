@@ -162,12 +162,13 @@ fn drops_of_a_full_socket_equal_the_kernels_counter() {
     assert_eq!(row.packets, dropped);
 }
 
-/// Rules that set a wrong UDP checksum in every 20th data datagram (8 + 400 bytes) and count these.
+/// Rules that flip a bit in every 20th data datagram (8 + 400 bytes) and count these. A fixed wrong checksum would be right
+/// for one datagram in 65 536.
 const DAMAGING: &str = "table netdev weir {
     counter damaged {}
     chain ingress {
         type filter hook ingress device \"eth0\" priority -10;
-        udp dport 9347 udp length 408 numgen inc mod 20 == 0 udp checksum set 0xbad counter name damaged
+        udp dport 9347 udp length 408 numgen inc mod 20 == 0 @th,1600,16 set @th,1600,16 ^ 1 counter name damaged
     }
 }";
 
