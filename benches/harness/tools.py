@@ -336,7 +336,8 @@ def catalogue(bare_directory, weir, iperf3_new):
     for name, options in (("weir-udp-rr", ["-u"]), ("weir-tcp-rr", []), ("weir-udp-rr-spin", ["-u", "--spin", "10ms"]),
                           ("weir-tcp-rr-spin", ["--spin", "10ms"])):
         sizes = ["--rr", "--request", "{payload}", "--response", "{payload}", "--no-latency"]
-        add(Tool(name, serve, test + options + sizes, tcp, parse_weir_transactions, server_ends=True), weir_if_real(weir))
+        server = serve + options[options.index("--spin"):] if "--spin" in options else serve
+        add(Tool(name, server, test + options + sizes, tcp, parse_weir_transactions, server_ends=True), weir_if_real(weir))
     top = ["--replay-speed", "top", "--json", "--no-store", "-i", "0"]
     add(Replayed("weir-replay", [WEIR, "test", "interface:va", "--replay", "{capture}"] + top, parse_replay), weir_if_real(weir))
     add(Replayed("tcpreplay", ["tcpreplay", "-i", "va", "--topspeed", "--preload-pcap", "{capture}"], parse_tcpreplay), "tcpreplay")

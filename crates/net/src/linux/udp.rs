@@ -11,7 +11,9 @@ use super::options::{Common, with_flow_label};
 use super::send_batch::segment_control;
 use super::{address::RawAddress, error_queue, sockopt};
 use crate::error::{Context, Error, Result};
-use crate::udp::{IcmpSocket, Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{
+    IcmpSocket, Membership, QueuedError, RecvMode, SendFault, SocketMemory, UdpOptions,
+};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -242,6 +244,19 @@ impl UdpSocket {
         }
         // SAFETY: the message points to `buffer` and to locals, which live through the call; the kernel only reads.
         retry(|| unsafe { libc::sendmsg(self.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    }
+
+    /// Receives one message of the connected peer; returns its length, at most that of `buffer` (the rest is lost).
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8], mode: RecvMode) -> io::Result<usize> {
+        let flags = match mode {
+            RecvMode::DontWait => libc::MSG_DONTWAIT,
+            RecvMode::WaitForOne => 0,
+        };
+        // SAFETY: `buffer` is writable for its length through the call.
+        retry(|| unsafe {
+            libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+        })
     }
 
     /// Receives one message; returns its length (at most that of `buffer`; the rest is lost) and its sender.

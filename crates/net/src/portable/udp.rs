@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{Context, Error, Result};
-use crate::udp::{IcmpSocket, Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{
+    IcmpSocket, Membership, QueuedError, RecvMode, SendFault, SocketMemory, UdpOptions,
+};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -125,6 +127,11 @@ impl UdpSocket {
             Some(to) => self.socket.send_to(buffer, to),
             None => self.socket.send(buffer),
         }
+    }
+
+    /// Receives one message of the connected peer. `DontWait` needs a non-blocking socket here.
+    pub fn recv(&self, buffer: &mut [u8], _mode: RecvMode) -> io::Result<usize> {
+        self.socket.recv(buffer)
     }
 
     /// Receives one message.

@@ -28,7 +28,7 @@ use weir_model::plan::{FlowSpec, TransportName};
 use weir_net::interface::Interface;
 use weir_net::socket::{AsSocket, BorrowedSocket};
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
-use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
+use weir_net::udp::{Filling, Membership, RecvBatch, RecvMode, Sent, UdpOptions};
 
 use crate::Address;
 
@@ -73,13 +73,14 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
     /// Receives into a batch; returns the number of messages.
     fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize>;
-    /// Whether [`DatagramSocket::recv_batch_waiting`] waits once the socket is set to.
+    /// Whether it has [`DatagramSocket::recv_one`].
     fn can_wait(&self) -> bool {
         false
     }
-    /// As [`DatagramSocket::recv_batch`], after a wait for the first message (`weir_net::socket::set_waiting`).
-    fn recv_batch_waiting(&self, batch: &mut RecvBatch) -> io::Result<usize> {
-        self.recv_batch(batch)
+    /// Receives one datagram into `buffer`; returns its length. It waits for one if the mode says so and the socket is set
+    /// to (`weir_net::socket::set_waiting`).
+    fn recv_one(&self, _buffer: &mut [u8], _mode: RecvMode) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// Sends one control datagram to the peer.
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize>;

@@ -59,7 +59,7 @@ pub(super) fn options(
         // Without the flag the system fragments as usual, so that large payloads pass.
         dont_fragment: udp.dont_fragment.then_some(true),
         gro: receives && wants_coalescing(spec),
-        timestamps: receives,
+        timestamps: receives && !c.shape.has_transactions(),
         rxq_overflow: receives,
         receive_tos_ttl: receives && c.counts_ecn(),
         pacing_bytes_per_second: ip.kernel_pacing.filter(|_| sends).map(|r| r.0 / 8),
@@ -124,8 +124,8 @@ impl DatagramSocket for UdpSocket {
         true
     }
 
-    fn recv_batch_waiting(&self, batch: &mut RecvBatch) -> io::Result<usize> {
-        batch.recv(self, RecvMode::WaitForOne)
+    fn recv_one(&self, buffer: &mut [u8], mode: RecvMode) -> io::Result<usize> {
+        self.recv(buffer, mode)
     }
 
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -32,7 +32,6 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
     };
     let (state, socket) = (state.clone(), socket.clone());
     let mut state = lock(&state);
-    let pool = context.shared.pool(&slot.flow);
     let response = slot.flow.response as u64;
     if is_readable {
         for _ in 0..TURN {
@@ -58,6 +57,10 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
             }
         }
     }
+    if slot.alone.is_some() && !slot.has_read {
+        return Outcome::Nothing;
+    }
+    let pool = context.shared.pool(&slot.flow);
     loop {
         if slot.left == 0 {
             let now = context.clock.monotonic_ns();
@@ -104,7 +107,6 @@ fn end(slot: &Slot, state: &mut Transacting, now: u64) -> Outcome {
 pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
     let request = slot.flow.request;
     let largest = request.max(slot.flow.response) + MAX_HEADERS_BYTES;
-    let pool = context.shared.pool(&slot.flow);
     let (Side::Client { state, .. }, Link::Datagrams { socket, signals, .. }) =
         (&slot.flow.side, &mut slot.flow.link)
     else {
@@ -112,18 +114,23 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
     };
     let (state, socket) = (state.clone(), socket.clone());
     let mut state = lock(&state);
-    let (batch, datagram) = context.shared.batch(largest);
     let echo_socket = socket.echo();
     if let Some(socket) = echo_socket.filter(|_| is_readable) {
         echo::on_errors(socket, &mut state);
     }
-    if is_readable {
-        for turn in 0..TURN {
-            let received = match slot.waits && turn == 0 {
-                true => socket.recv_batch_waiting(batch),
-                false => socket.recv_batch(batch),
-            };
-            let got = match received {
+    if let Some(mode) = slot.alone {
+        let buffer = &mut context.shared.buffer;
+        // Reading a pending ICMP error clears it.
+        let Ok(bytes) = socket.recv_one(buffer, mode) else { return Outcome::Nothing };
+        slot.has_read = true;
+        let now = context.clock.monotonic_ns();
+        if signals.classify(&*socket, &buffer[..bytes], now) == Signal::Data {
+            state.on_datagram(&buffer[..bytes], now);
+        }
+    } else if is_readable {
+        let (batch, _) = context.shared.batch(largest);
+        for _ in 0..TURN {
+            let got = match socket.recv_batch(batch) {
                 Ok(got) => got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 // Reading a pending ICMP error clears it.
@@ -143,6 +150,8 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
             }
         }
     }
+    let pool = context.shared.pool(&slot.flow);
+    let datagram = &mut context.shared.datagram;
     datagram.clear();
     datagram.extend_from_slice(pool.at(0, request));
     for _ in 0..1024 {

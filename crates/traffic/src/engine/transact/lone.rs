@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_net::poll::Interest;
 use weir_net::socket::set_waiting;
+use weir_net::udp::RecvMode;
 
 use super::{Context, Link, Side, Slot, next_due, serve};
 
@@ -14,6 +15,8 @@ const PATIENCE_NS: u64 = 5_000_000;
 /// A wait of the poller up to this is a short one, and after so many in a row the worker waits in the receive call.
 const SHORT_NS: u64 = 1_000_000;
 const SHORT_WAITS: u32 = 16;
+/// Receive calls between two looks at the clock while the socket is polled.
+const POLLS: u32 = 16;
 /// Bytes of the longest message that is sent while calls wait: the socket has room for it, so that its send does not wait.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
@@ -53,12 +56,14 @@ impl Lone {
         };
         if self.spin_ns > 0 {
             let until = now + self.spin_ns;
-            while !slot.done && context.clock.monotonic_ns() < until {
-                if has_served(token, slot, context) {
-                    return true;
+            while context.clock.monotonic_ns() < until {
+                for _ in 0..POLLS {
+                    if has_served(token, slot, context, RecvMode::DontWait) || slot.done {
+                        return true;
+                    }
                 }
             }
-            return slot.done;
+            return false;
         }
         if self.waiting.is_none() {
             let limit = Some(Duration::from_nanos(PATIENCE_NS));
@@ -67,9 +72,7 @@ impl Lone {
             }
             self.waiting = Some(token);
         }
-        slot.waits = true;
-        let is_served = has_served(token, slot, context);
-        slot.waits = false;
+        let is_served = has_served(token, slot, context, RecvMode::WaitForOne);
         if !is_served || slot.done {
             self.short = 0;
             self.leave(flows);
@@ -87,9 +90,11 @@ impl Lone {
 }
 
 /// Reads from the socket and serves the flow; whether anything was read.
-fn has_served(token: u64, slot: &mut Slot, context: &mut Context) -> bool {
+fn has_served(token: u64, slot: &mut Slot, context: &mut Context, mode: RecvMode) -> bool {
     slot.has_read = false;
+    slot.alone = Some(mode);
     serve(token, slot, true, context);
+    slot.alone = None;
     slot.has_read
 }
 

@@ -20,7 +20,7 @@ use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::socket::AsSocket;
-use weir_net::udp::RecvBatch;
+use weir_net::udp::{RecvBatch, RecvMode};
 use weir_net::waiting::{SPIN_NS, spin_until};
 
 pub(crate) use connect::Dial;
@@ -128,6 +128,8 @@ pub(super) enum Command {
 
 /// What follows when a flow was served.
 enum Outcome {
+    /// Nothing has arrived for a worker that reads without the poller.
+    Nothing,
     /// Nothing to send before this time.
     Later(u64),
     /// The socket has no room; the flow is served again when it has, or at this time. `reads`: input is read meanwhile.
@@ -149,8 +151,8 @@ struct Slot {
     /// What the poller waits for on the flow's socket.
     interest: Interest,
     done: bool,
-    /// Its receives may wait for a message.
-    waits: bool,
+    /// How it is read from without the poller: the worker waits in the receive call, or polls the socket.
+    alone: Option<RecvMode>,
     /// Something was read since this was reset.
     has_read: bool,
     /// Bytes of a started request, or of responses, that are still to be written.
@@ -174,9 +176,13 @@ enum Connection {
     Transfer(transfer::Serving),
 }
 
+type PoolKey = (ContentKey, u64, usize);
+
 /// What all flows of a worker share.
 struct Shared {
-    pools: HashMap<(ContentKey, u64, usize), Arc<StreamPool>>,
+    pools: HashMap<PoolKey, Arc<StreamPool>>,
+    /// The one used last.
+    pool: Option<(PoolKey, Arc<StreamPool>)>,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     small: Option<RecvBatch>,
@@ -190,6 +196,7 @@ impl Shared {
     fn new() -> Shared {
         Shared {
             pools: HashMap::new(),
+            pool: None,
             buffer: vec![0; READ_BYTES],
             datagram: vec![],
             small: None,
@@ -206,12 +213,17 @@ impl Shared {
             None => flow.request.max(flow.response).min(WRITE_BYTES),
         };
         let key = (content_key(flow.content), flow.seed, most);
+        if let Some((_, pool)) = self.pool.as_ref().filter(|(last, _)| *last == key) {
+            return pool.clone();
+        }
         // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
         if self.pools.len() >= MAX_POOLS && !self.pools.contains_key(&key) {
             self.pools.clear();
         }
         let new = || Arc::new(StreamPool::new(flow.content, flow.seed, most));
-        self.pools.entry(key).or_insert_with(new).clone()
+        let pool = self.pools.entry(key).or_insert_with(new).clone();
+        self.pool = Some((key, pool.clone()));
+        pool
     }
 
     /// A batch for datagrams of up to `bytes`, and the buffer of those to send.
@@ -280,6 +292,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, spin_ns: u64) {
                     }
                     if flows.is_empty() {
                         context.shared.pools.clear();
+                        context.shared.pool = None;
                         context.heap.clear();
                     }
                 }
@@ -368,7 +381,7 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         at: u64::MAX,
         interest: Interest::READ,
         done: false,
-        waits: false,
+        alone: None,
         has_read: false,
         left: 0,
         have: 0,
@@ -412,6 +425,7 @@ fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) 
         (Side::Server(_), Link::Datagrams { .. }) => server::datagrams(slot, is_readable, context),
     };
     match outcome {
+        Outcome::Nothing => {}
         Outcome::Later(at) => {
             wake_at(at, token, slot, context);
             set_interest(slot, token, context, Interest::READ);

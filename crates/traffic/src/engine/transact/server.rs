@@ -51,14 +51,15 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
         return Outcome::Done;
     };
     let (request, response) = (slot.flow.request as u64, slot.flow.response as u64);
-    let pool = context.shared.pool(&slot.flow);
     let mut state = lock(state);
     let (mut may_read, mut reads, mut writes) = (is_readable, 0, 0);
+    let pool = context.shared.pool(&slot.flow);
     loop {
-        let now = context.clock.monotonic_ns();
+        let mut now = None;
         while request > 0 && slot.have >= request && slot.left < MAX_OWED {
             slot.have -= request;
             slot.left = slot.left.saturating_add(response);
+            let now = *now.get_or_insert_with(|| context.clock.monotonic_ns());
             state.on_read(request as usize, None, now);
         }
         let mut is_full = false;
@@ -119,12 +120,33 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
     else {
         return Outcome::Done;
     };
+    let mut state = lock(state);
+    // The number of a request that is to be answered.
+    let mut on_datagram = |data: &[u8], now: u64| {
+        if signals.classify(&**socket, data, now) != Signal::Data || data.len() != request {
+            return None;
+        }
+        state.on_read(request, None, now);
+        let is_proved =
+            response <= request || proof.as_ref().is_none_or(|proof| !proof.is_missing(now));
+        let mut bytes = [0; 8];
+        bytes[..number].copy_from_slice(&data[..number]);
+        is_proved.then_some(bytes)
+    };
+    let mut may_read = is_readable;
+    if let Some(mode) = slot.alone {
+        let buffer = &mut context.shared.buffer;
+        // Reading a pending ICMP error clears it.
+        let Ok(bytes) = socket.recv_one(buffer, mode) else { return Outcome::Nothing };
+        slot.has_read = true;
+        let now = context.clock.monotonic_ns();
+        slot.unanswered.extend(on_datagram(&buffer[..bytes], now));
+        may_read = false;
+    }
     let (batch, datagram) = context.shared.batch(request.max(response));
     datagram.clear();
     datagram.extend_from_slice(pool.at(0, response));
-    let mut state = lock(state);
-    let mut may_read = is_readable;
-    for turn in 0..TURN {
+    for _ in 0..TURN {
         while let Some(bytes) = slot.unanswered.front() {
             datagram[..number].copy_from_slice(&bytes[..number]);
             match socket.send_control(datagram) {
@@ -138,11 +160,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         if !may_read {
             break;
         }
-        let received = match slot.waits && turn == 0 {
-            true => socket.recv_batch_waiting(batch),
-            false => socket.recv_batch(batch),
-        };
-        let got = match received {
+        let got = match socket.recv_batch(batch) {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
             // Reading a pending ICMP error clears it.
@@ -150,20 +168,8 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         };
         slot.has_read = true;
         let now = context.clock.monotonic_ns();
-        let is_proved = response <= request || proof.as_ref().is_none_or(|p| !p.is_missing(now));
-        for message in batch.messages() {
-            if signals.classify(&**socket, message.data, now) != Signal::Data
-                || message.data.len() != request
-            {
-                continue;
-            }
-            state.on_read(request, None, now);
-            if is_proved {
-                let mut bytes = [0; 8];
-                bytes[..number].copy_from_slice(&message.data[..number]);
-                slot.unanswered.push_back(bytes);
-            }
-        }
+        let messages = batch.messages();
+        slot.unanswered.extend(messages.filter_map(|message| on_datagram(message.data, now)));
         may_read = got == batch.capacity();
         if !may_read && slot.unanswered.is_empty() {
             break;
