@@ -7,12 +7,15 @@
 
 mod configure;
 mod groups;
+mod managed;
+
+pub(crate) use managed::ManagedLink;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use weir_laws::{Direction, DrawPosition, Philox, slot};
+use weir_laws::{Direction, DrawPosition, Draws, Philox, slot};
 use weir_model::impairment::{
     Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
 };
@@ -46,7 +49,9 @@ const FIRES: u32 = 1 << 31;
 /// Bit of a timer's item with [`FIRES`]: the timer releases packets of a flow's group. The other bits are the flow's number and the
 /// group's place.
 const GROUP: u32 = 1 << 30;
-/// Bit of a packet's flags within the engine: it is ECN-capable, and its loss law marks. Not one of a [`Disposition`].
+/// Bit of a timer's item with [`FIRES`] alone: the managed link of a path is free. The other bits are the path's number.
+const LINK: u32 = 1 << 29;
+/// Bit of a packet's flags within the engine: it is ECN-capable, and a law of its flow may mark it. Not one of a [`Disposition`].
 const CAPABLE: u8 = 32;
 /// Bit of a packet's flags within the engine: it has waited in a batch or for a time slot.
 const BATCHED: u8 = 16;
@@ -69,6 +74,8 @@ struct Packet {
     /// The range of bytes that content laws may change.
     from: u32,
     to: u32,
+    /// What managed queues tell packets apart by, if the flow has one.
+    class: u32,
     next: NextStep,
     copy: u8,
     flags: u8,
@@ -258,6 +265,10 @@ impl Engine {
             }
         }
         while let Some(timer) = self.wheel.pop(u64::MAX) {
+            if timer.item & (FIRES | GROUP | LINK) == FIRES | LINK {
+                self.abandon_link(timer.item, dispositions);
+                continue;
+            }
             if timer.item & FIRES != 0 && timer.item & GROUP != 0 {
                 self.abandon_group(timer.item, dispositions);
                 continue;
@@ -317,7 +328,8 @@ impl Engine {
             return;
         }
         let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
-        let is_capable = flow.marks && meta.key.ecn != 0;
+        let is_capable = (flow.marks || flow.classifies) && meta.key.ecn != 0;
+        let class = if flow.classifies { managed::class_of(&meta.key) } else { 0 };
         let packet = Packet {
             handle: meta.handle,
             flow: number,
@@ -327,6 +339,7 @@ impl Engine {
             length: meta.length,
             from,
             to,
+            class,
             next: flow.first_step,
             copy: 0,
             flags: role_flag | if is_capable { CAPABLE } else { 0 },
@@ -377,7 +390,7 @@ impl Engine {
                     let elapsed_ns = t.saturating_sub(start_ns);
                     let facts = PacketFacts { elapsed_ns, bytes: packet.length };
                     if law.as_mut().is_some_and(|law| law.lost(&facts, &mut draws)) {
-                        if packet.flags & CAPABLE == 0 {
+                        if packet.flags & CAPABLE == 0 || !flow.marks {
                             return self.drop(packet, t, Verdict::Lost, dispositions);
                         }
                         packet.flags |= FLAG_MARKED;
@@ -416,6 +429,12 @@ impl Engine {
                 }
                 Step::Rate => {
                     let path = self.flows[packet.flow as usize].path;
+                    if self.paths[path as usize].managed.is_some() {
+                        if t > self.present_ns {
+                            return self.come_back(packet, here, t, dispositions);
+                        }
+                        return self.offer(path, packet, t, dispositions);
+                    }
                     if let Some(link) = &mut self.paths[path as usize].link {
                         // A packet that cannot be queued must not use the link's time.
                         let cost = cost(packet.length);
@@ -599,6 +618,10 @@ impl Engine {
                 (_, Some(timer)) => {
                     self.wheel.pop(now);
                     self.present_ns = timer.time;
+                    if timer.item & (FIRES | GROUP | LINK) == FIRES | LINK {
+                        self.link_is_free(timer, dispositions);
+                        continue;
+                    }
                     if timer.item & FIRES != 0 && timer.item & GROUP != 0 {
                         self.fire_group(timer, dispositions);
                         continue;
@@ -748,5 +771,7 @@ fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
 mod group_tests;
 #[cfg(test)]
 mod law_tests;
+#[cfg(test)]
+mod managed_tests;
 #[cfg(test)]
 mod tests;

@@ -130,6 +130,12 @@ mod tests {
             "delay 9us +-9us, rate 100M queue 1ms, corrupt 9%, order delay loss rate",
             "duplicate 20% 50% copies 3 after 50us, rate 9M queue 9packets, reorder 20% by 3packets within 1ms, batch 4 within 9us",
             "delay 9us, reorder every 3 by 20us ahead, batch every 100us packets 2, order delay batch reorder rate",
+            "rate 9M queue 9packets head_drop, duplicate 50%",
+            "delay 9us +-9us, rate 9M queue 1ms codel target 1us interval 99us ecn, order delay rate",
+            "rate 9M queue 999K red min 1K max 9K weight 0.5 gentle, delay 9us +-9us allow",
+            "rate 9M queue 9packets fq_codel flows 3 quantum 256 target 1us interval 99us, reorder 20%",
+            "duplicate 50%, rate 9M pie target 9us update 1ms, batch 4 within 9us",
+            "rate 9M queue 20packets dualpi2 target 9us update 1ms step 1us",
             "duplicate every 2 after exponential(mean=9us), reorder 50% by 2packets ahead within 5us, delay 1us..9us allow",
         ] {
             let mut data = laws.as_bytes().to_vec();

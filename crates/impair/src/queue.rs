@@ -10,10 +10,94 @@ const ETHERNET_HEADER: i64 = 14;
 const NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
+pub(crate) enum Limit {
     Time(u64),
     Bytes(u64),
     Packets(usize),
+}
+
+impl Limit {
+    pub(crate) fn of(config: &Rate) -> Self {
+        match config.queue_limit() {
+            QueueLimit::Time(span) => Limit::Time(span.0),
+            QueueLimit::Bytes(size) => Limit::Bytes(size.0),
+            QueueLimit::Packets(n) => Limit::Packets(n as usize),
+        }
+    }
+}
+
+/// The transmitter of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Transmitter {
+    bits_per_second: u64,
+    framing: Framing,
+    /// End of transmission of all accepted frames: this many ns and `part`/rate of one.
+    busy_until: u64,
+    part: u64,
+}
+
+impl Transmitter {
+    pub(crate) fn new(config: &Rate) -> Self {
+        // A checked configuration has 1 or more.
+        let bits_per_second = config.bits.0.max(1);
+        Self { bits_per_second, framing: config.framing(), busy_until: 0, part: 0 }
+    }
+
+    /// Starts another transmission at `t` at the earliest.
+    pub(crate) fn set_busy_until(&mut self, t: u64) {
+        self.busy_until = t;
+        self.part = 0;
+    }
+
+    #[inline]
+    pub(crate) fn free_at(&self) -> u64 {
+        self.busy_until.saturating_add(u64::from(self.part > 0))
+    }
+
+    /// Bytes of a frame on the link.
+    #[inline]
+    pub(crate) fn framed(&self, length: u32) -> u32 {
+        self.framing.bytes(i64::from(length) - ETHERNET_HEADER)
+    }
+
+    /// Adds a frame of this many bytes on the link behind those accepted.
+    #[inline]
+    fn add(&mut self, framed: u32) {
+        // For up to 2³² bytes the product is at most 2³² · 8 · 10⁹, which may exceed 64 bits.
+        let work = u128::from(framed) * u128::from(8 * NS) + u128::from(self.part);
+        let (whole, part) = match u64::try_from(work) {
+            Ok(work) => (work / self.bits_per_second, work % self.bits_per_second),
+            Err(_) => {
+                let rate = u128::from(self.bits_per_second);
+                // The remainder is below the rate. The quotient saturates after centuries.
+                (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
+            }
+        };
+        self.busy_until = self.busy_until.saturating_add(whole);
+        self.part = part;
+    }
+
+    /// Sends a frame at `t`, when the transmitter is free; returns when its transmission ends. `has_waited`: it starts exactly when the
+    /// one before ended, a part of a nanosecond before `t`.
+    pub(crate) fn send(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
+        if !has_waited {
+            self.set_busy_until(t);
+        }
+        self.add(framed);
+        self.free_at()
+    }
+
+    /// Time that bytes take on the link.
+    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+        let ns = u128::from(bytes) * u128::from(8 * NS) / u128::from(self.bits_per_second);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that the link carries in a time.
+    pub(crate) fn bytes_in(&self, ns: u64) -> u64 {
+        let bytes = u128::from(ns) * u128::from(self.bits_per_second) / u128::from(8 * NS);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
 }
 
 /// Memory for queued packets: used and maximum.
@@ -52,12 +136,8 @@ const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
 /// The state of a link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    bits_per_second: u64,
-    framing: Framing,
+    transmitter: Transmitter,
     limit: Limit,
-    /// End of transmission of all accepted frames: this many ns and `part`/rate of one.
-    busy_until: u64,
-    part: u64,
     /// Waiting frames; only if the limit is in bytes or packets.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
@@ -65,18 +145,9 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(config: &Rate) -> Self {
-        let limit = match config.queue_limit() {
-            QueueLimit::Time(span) => Limit::Time(span.0),
-            QueueLimit::Bytes(size) => Limit::Bytes(size.0),
-            QueueLimit::Packets(n) => Limit::Packets(n as usize),
-        };
         Self {
-            // A checked configuration has 1 or more.
-            bits_per_second: config.bits.0.max(1),
-            framing: config.framing(),
-            limit,
-            busy_until: 0,
-            part: 0,
+            transmitter: Transmitter::new(config),
+            limit: Limit::of(config),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
         }
@@ -85,15 +156,21 @@ impl Link {
     /// Adopts the queue of the link that this one replaces, so that two frames are never sent at the same
     /// time.
     pub(crate) fn after(mut self, before: &Link) -> Self {
-        self.busy_until = before.free_at();
+        self.transmitter.set_busy_until(before.free_at());
         self.waiting.clone_from(&before.waiting);
         self.waiting_bytes = before.waiting_bytes;
         self
     }
 
+    /// This link, which starts another transmission at `t` at the earliest.
+    pub(crate) fn busy_until(mut self, t: u64) -> Self {
+        self.transmitter.set_busy_until(t);
+        self
+    }
+
     #[inline]
     pub(crate) fn free_at(&self) -> u64 {
-        self.busy_until.saturating_add(u64::from(self.part > 0))
+        self.transmitter.free_at()
     }
 
     /// Memory of the table of waiting frames.
@@ -143,14 +220,13 @@ impl Link {
     /// memory. A refused frame does not change the link.
     #[inline]
     pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
-        let framed = self.framing.bytes(i64::from(length) - ETHERNET_HEADER);
+        let framed = self.transmitter.framed(length);
         let free_at = self.free_at();
         if t >= free_at {
             if !memory.has_room(cost) {
                 return Entry::NoMemory;
             }
-            self.busy_until = t;
-            self.part = 0;
+            self.transmitter.set_busy_until(t);
             self.waiting.clear();
             self.waiting_bytes = 0;
         } else {
@@ -176,18 +252,7 @@ impl Link {
                 self.waiting_bytes += u64::from(framed);
             }
         }
-        // For up to 2³² bytes the product is at most 2³² · 8 · 10⁹, which may exceed 64 bits.
-        let work = u128::from(framed) * u128::from(8 * NS) + u128::from(self.part);
-        let (whole, part) = match u64::try_from(work) {
-            Ok(work) => (work / self.bits_per_second, work % self.bits_per_second),
-            Err(_) => {
-                let rate = u128::from(self.bits_per_second);
-                // The remainder is below the rate. The quotient saturates after centuries.
-                (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
-            }
-        };
-        self.busy_until = self.busy_until.saturating_add(whole);
-        self.part = part;
+        self.transmitter.add(framed);
         Entry::Sent(self.free_at())
     }
 }

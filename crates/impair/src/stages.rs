@@ -10,6 +10,7 @@ use weir_model::impairment::{
 };
 
 use crate::counters::Counters;
+use crate::engine::ManagedLink;
 use crate::key::Layers;
 use crate::pool::List;
 use crate::queue::Link;
@@ -246,6 +247,8 @@ pub(crate) struct Flow {
     pub(crate) loss: [Option<LossLaw>; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
     pub(crate) marks: bool,
+    /// Whether the queue of its path marks packets or tells flows apart.
+    pub(crate) classifies: bool,
     /// When the first packet reached the law.
     pub(crate) loss_start_ns: Option<u64>,
     pub(crate) duplicate: Option<DuplicateStage>,
@@ -276,6 +279,7 @@ impl Flow {
             plain: true,
             loss: [None, None],
             marks: false,
+            classifies: false,
             loss_start_ns: None,
             duplicate: None,
             reorder: None,
@@ -300,6 +304,8 @@ impl Flow {
             self.loss_start_ns = None;
         }
         self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
+        let aqm = shared.rate.as_ref().and_then(|rate| rate.aqm.as_ref());
+        self.classifies = aqm.is_some_and(|aqm| aqm.reads_packets());
         if self.laws.duplicate != laws.duplicate {
             self.duplicate = laws.duplicate.as_ref().and_then(DuplicateStage::of);
         }
@@ -425,6 +431,8 @@ impl DelayStage {
 pub(crate) struct Path {
     pub(crate) shared: Shared,
     pub(crate) link: Option<Link>,
+    /// The link, if its queue is managed.
+    pub(crate) managed: Option<ManagedLink>,
     pub(crate) delay: Option<DelayStage>,
     /// The latest planned departure, for the policies *max* and *smooth*.
     pub(crate) latest_ns: u64,
@@ -440,7 +448,8 @@ impl Path {
     pub(crate) fn new(shared: Shared) -> Self {
         let delay = shared.delay.as_ref().and_then(DelayStage::of);
         Self {
-            link: shared.rate.as_ref().map(Link::new),
+            link: shared.rate.as_ref().filter(|rate| rate.aqm.is_none()).map(Link::new),
+            managed: shared.rate.as_ref().and_then(ManagedLink::new),
             delay,
             shared,
             latest_ns: 0,
@@ -452,7 +461,9 @@ impl Path {
 
     /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fifo.is_empty() && self.waiting.is_empty()
+        self.fifo.is_empty()
+            && self.waiting.is_empty()
+            && self.managed.as_ref().is_none_or(ManagedLink::is_empty)
     }
 }
 

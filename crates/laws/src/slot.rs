@@ -4,7 +4,8 @@
 pub const LOSS: u8 = 0;
 /// Duplication.
 pub const DUPLICATE: u8 = 1;
-// 2, rate and queue: reserved for disciplines that drop at random.
+/// Rate and queue.
+pub const RATE: u8 = 2;
 /// Delay and jitter.
 pub const DELAY: u8 = 3;
 /// Content.

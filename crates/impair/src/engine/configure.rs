@@ -114,7 +114,8 @@ impl Engine {
         self.tidy_tables();
         let before = std::mem::replace(&mut self.classifier, classifier);
         self.active = active;
-        self.parses = self.flows.iter().any(|flow| flow.content.is_some() || flow.marks);
+        let parses = |flow: &Flow| flow.content.is_some() || flow.marks || flow.classifies;
+        self.parses = self.flows.iter().any(parses);
         if self.parses {
             // Memory for all packets that leave together after a stall, so that no packet waits for an
             // allocation.
@@ -185,21 +186,27 @@ impl Engine {
                 }
                 tables += link.table_bytes();
             }
+            tables += path.managed.as_ref().map_or(0, |link| link.table_bytes());
         }
         self.memory.used_bytes = self.memory.used_bytes - self.memory.tables_bytes + tables;
         self.memory.tables_bytes = tables;
     }
 
-    /// When the link of a path is free; 0 without a link.
+    /// When the link of a path is free and its queue empty; 0 without a link.
     fn free_at(&self, path: u32) -> u64 {
-        self.paths[path as usize].link.as_ref().map_or(0, |link| link.free_at())
+        let path = &self.paths[path as usize];
+        let managed = path.managed.as_ref().map_or(0, |link| link.free_at());
+        path.link.as_ref().map_or(managed, |link| link.free_at())
     }
 
     fn new_path(&mut self, shared: &Shared, before: u32, free: &mut Vec<u32>) -> u32 {
         let mut path = Path::new(shared.clone());
-        if let Some(old) = &self.paths[before as usize].link {
-            path.link = path.link.map(|link| link.after(old));
-        }
+        let free_at = self.free_at(before);
+        path.link = path.link.map(|link| match &self.paths[before as usize].link {
+            Some(old) => link.after(old),
+            None => link.busy_until(free_at),
+        });
+        path.managed = path.managed.map(|link| link.busy_until(free_at));
         match free.pop() {
             Some(number) => {
                 self.paths[number as usize] = path;

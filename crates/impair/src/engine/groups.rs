@@ -18,7 +18,12 @@ impl Engine {
     }
 
     /// Passes a packet to its next stage at time `t`.
-    fn pass_at(&mut self, mut packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
+    pub(super) fn pass_at(
+        &mut self,
+        mut packet: Packet,
+        t: u64,
+        dispositions: &mut Vec<Disposition>,
+    ) {
         packet.flags |= OWN_TIME;
         if let Some(node) = self.hold(packet, t, dispositions) {
             self.schedule(t, node);

@@ -75,8 +75,9 @@ counters! {
     batched_packets, "batched", Some(Stage::Batch), "Packets forwarded after waiting in a batch or for a time slot.";
     modified_packets, "corrupted", Some(Stage::Content), "Packets forwarded with changed content.";
     reordered_packets, "reordered", Some(Stage::Reorder), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
-    marked_packets, "marked", Some(Stage::Loss), "Packets marked with ECN Congestion Experienced instead of dropped.";
-    queue_dropped_packets, "tail-dropped", Some(Stage::Rate), "Packets dropped because the planned queue was full.";
+    marked_packets, "marked", Some(Stage::Loss), "Packets marked with ECN Congestion Experienced by a loss law or an AQM, instead of dropped.";
+    queue_dropped_packets, "queue-dropped", Some(Stage::Rate), "Packets dropped because the planned queue was full, or by its AQM.";
+    aqm_dropped_packets, "AQM-dropped", Some(Stage::Rate), "Of the packets dropped by the queue: those that its AQM dropped. The others found it full.";
     unplanned_dropped_packets, "dropped unplanned", None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";
 }
 

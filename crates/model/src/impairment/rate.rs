@@ -2,29 +2,22 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::delay::MAX_DELAY;
+use super::queue::Aqm;
 use super::slot::Slot;
 use super::value::{QueueLimit, whole, word_serde};
 use crate::ModelError;
 use crate::law::Words;
-use crate::law::{is_default, refuse};
+use crate::law::refuse;
 use crate::units::BitRate;
 
 /// Default framing bytes of a packet in addition to its network layer: Ethernet header and check sequence.
 pub(crate) const DEFAULT_OVERHEAD_BYTES: u32 = 18;
-
-/// What happens when the queue is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Discipline {
-    /// Arriving packets are dropped.
-    #[default]
-    TailDrop,
-}
 
 /// Cells of a link: packets are cut into pieces of equal size, the last of which is padded. ATM has cells of 48 bytes with a header
 /// of 5.
@@ -99,9 +92,9 @@ pub struct Rate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Queue limit")]
     pub queue: Option<QueueLimit>,
-    /// Policy of a full queue.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub discipline: Discipline,
+    /// Active queue management. Absent: packets that find it full are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aqm: Option<Aqm>,
     /// Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
     /// and check sequence. 38 includes preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,27 +130,38 @@ impl Rate {
     }
 }
 
+static FORM: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}",
+        Aqm::form()
+    )
+});
+
 impl Slot for Rate {
     const TERM: &'static str = "rate";
     const OTHER_NAMES: &'static [&'static str] = &["bandwidth", "bw", "throughput"];
     const IS_SHARED: bool = true;
 
     fn form() -> &'static str {
-        "rate R [queue T|B|Npackets] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)"
+        &FORM
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
         let bits = words.value()?;
         let queue = if words.took("queue") { Some(words.value()?) } else { None };
+        let aqm = Aqm::read(words)?;
         let overhead_bytes = if words.took("overhead") { Some(words.value()?) } else { None };
         let cells = if words.took("cells") { Some(words.value()?) } else { None };
-        Ok(Rate { bits, queue, discipline: Discipline::TailDrop, overhead_bytes, cells })
+        Ok(Rate { bits, queue, aqm, overhead_bytes, cells })
     }
 
     fn text(&self) -> String {
         let mut text = format!("rate {}", self.bits);
         if let Some(queue) = &self.queue {
             text += &format!(" queue {queue}");
+        }
+        if let Some(aqm) = &self.aqm {
+            text += &format!(" {}", aqm.text());
         }
         if let Some(overhead) = &self.overhead_bytes {
             text += &format!(" overhead {overhead}");
@@ -171,6 +175,9 @@ impl Slot for Rate {
     fn check(&self, at: &str) -> Result<(), ModelError> {
         if !(1..=1_000_000_000_000).contains(&self.bits.0) {
             return refuse(at, "bits", self.bits, "1 bit/s to 1T");
+        }
+        if let Some(aqm) = &self.aqm {
+            aqm.check(&format!("{at}.aqm"))?;
         }
         if self.overhead() > 1000 {
             return refuse(at, "overhead_bytes", self.overhead(), "0 to 1000");

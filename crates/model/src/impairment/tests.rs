@@ -76,9 +76,10 @@ fn refusals_name_the_field() {
             "flow[0].a_to_b.delay.exponential.min",
         ),
         (
-            "a_to_b = { rate = { bits = \"1M\", discipline = \"codel\" } }",
-            "flow[0].a_to_b.rate.discipline",
+            "a_to_b = { rate = { bits = \"1M\", aqm = { codel = { target = \"0ms\" } } } }",
+            "flow[0].a_to_b.rate.aqm.codel.target",
         ),
+        ("a_to_b = { rate = { bits = \"1M\", aqm = {} } }", "flow[0].a_to_b.rate.aqm"),
         ("a_to_b = { rate = { bits = 0 } }", "flow[0].a_to_b.rate.bits"),
         (
             "a_to_b = { content = { percentage = 1, flip_bits = 0 } }",

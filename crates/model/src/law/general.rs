@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::{Serialize, forward_to_deserialize_any};
 use serde_json::Value;
 
-use super::{LAW, Law, split_list};
+use super::{LAW, Law, Words, split_list};
 use crate::{ModelError, schema};
 
 /// A law in its general form.
@@ -58,6 +58,78 @@ pub(super) fn read<L: Law>(arguments: &str, at: &str, name: &'static str) -> Res
         return L::deserialize(value).map_err(|refusal| refused(refusal, arguments));
     }
     parsed(arguments).and_then(L::deserialize).map_err(|refusal| refused(refusal, arguments))
+}
+
+/// Reads the parameters of the law `name` as words, `key value …`; a switch is its key alone. `at` is the path of its slot.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_words<L: Law>(
+    words: &mut Words,
+    at: &str,
+    name: &'static str,
+) -> Result<L, ModelError> {
+    let keys = Parameter::all::<L>();
+    let mut pairs = vec![];
+    while let Some(key) = words.peek().and_then(|word| keys.iter().find(|key| key.name == word)) {
+        words.next()?;
+        let value = if key.is_switch { "true" } else { words.next()? };
+        pairs.push(format!("{}={value}", key.name));
+    }
+    read(&pairs.join(", "), at, name)
+}
+
+/// The parameters of a law as words, each with a space before it.
+pub(super) fn written_words<L: Law>(law: &L) -> String {
+    let value = serde_json::to_value(law).unwrap_or_default();
+    let mut out = String::new();
+    for key in Parameter::all::<L>() {
+        match value.get(key.name) {
+            Some(_) if key.is_switch => out += &format!(" {}", key.name),
+            Some(value) => out += &format!(" {} {}", key.name, word(value)),
+            None => {}
+        }
+    }
+    out
+}
+
+/// The form of a law's parameters as words, by their examples, each with a space before it.
+pub(super) fn form_of_words<L: Law>() -> String {
+    let mut out = String::new();
+    for key in Parameter::all::<L>() {
+        let text =
+            if key.is_switch { key.name.into() } else { format!("{} {}", key.name, key.example) };
+        out += &if key.is_required { format!(" {text}") } else { format!(" [{text}]") };
+    }
+    out
+}
+
+/// A parameter of a law, from its schema.
+struct Parameter {
+    name: &'static str,
+    example: String,
+    is_required: bool,
+    /// Whether it is true or absent.
+    is_switch: bool,
+}
+
+impl Parameter {
+    /// All parameters of a law, in the order of their declaration.
+    fn all<L: Law>() -> Vec<Parameter> {
+        let schema = L::json_schema(&mut schemars::SchemaGenerator::default());
+        let required = schema.get("required").and_then(Value::as_array);
+        let of = |name: &'static str| {
+            let property = schema.get("properties").and_then(|all| all.get(name));
+            let first = |of: &Value| of.get("examples")?.get(0).map(word);
+            Parameter {
+                name,
+                example: property.and_then(first).unwrap_or_default(),
+                is_required: required.is_some_and(|all| all.iter().any(|one| one == name)),
+                is_switch: property.is_some_and(|of| of["type"] == "boolean"),
+            }
+        };
+        schema::declared::<L>().iter().copied().map(of).collect()
+    }
 }
 
 /// The pairs of `key=value, …`.

@@ -132,6 +132,16 @@ impl<L: Law> Stated for L {
     }
 }
 
+/// The parameters of a law as words, each with a space before it.
+pub(crate) fn parameters<L: Law>(law: &L) -> String {
+    general::written_words(law)
+}
+
+/// The form of a law's parameters as words, each with a space before it.
+pub(crate) fn parameter_form<L: Law>() -> String {
+    general::form_of_words::<L>()
+}
+
 /// A law's description, for its property in the schema.
 pub(crate) fn description<L: JsonSchema>() -> String {
     let schema = L::json_schema(&mut SchemaGenerator::default());

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use schemars::Schema;
 use serde_json::Value;
 
-use crate::impairment::{Batch, Count, Delay, Duplicate, Loss, Reorder, Timing};
+use crate::impairment::{Aqm, Batch, Count, Delay, Duplicate, Loss, Reorder, Timing};
 use crate::plan::{Size, Spacing};
 
 /// The page of laws that sizes, intervals, delays and other quantities share.
@@ -87,6 +87,17 @@ fn stage(slot: &str, laws: &[(&str, Schema)], short: &[&[&str]]) -> String {
     out
 }
 
+/// The laws of active queue management, with their forms after the rate.
+fn aqm() -> String {
+    let mut out =
+        String::from("| law | form | meaning | parameters |\n| --- | --- | --- | --- |\n");
+    for ((name, schema), form) in Aqm::laws().iter().zip(Aqm::forms()) {
+        let (meaning, parameters) = (text(schema.as_value()), parameters(schema, ""));
+        out += &format!("| `{name}` | `{form}` | {meaning} | {parameters} |\n");
+    }
+    out
+}
+
 /// The fields of a stage without laws to choose from.
 fn fields(schema: &Schema) -> String {
     let mut out = String::from("| field | meaning |\n| --- | --- |\n");
@@ -118,6 +129,7 @@ fn the_schema_of_laws_is_documented() {
     is_current(EMULATOR, "loss", &stage("loss", &Loss::laws(), &Loss::SHORT_FORMS));
     is_current(EMULATOR, "duplicate", &fields(&schemars::schema_for!(Duplicate)));
     is_current(EMULATOR, "reorder", &fields(&schemars::schema_for!(Reorder)));
+    is_current(EMULATOR, "aqm", &aqm());
     is_current(EMULATOR, "batch", &stage("batch", &Batch::laws(), &Batch::SHORT_FORMS));
     is_current(EMULATOR, "delay", &stage("delay", &Delay::laws(), &Delay::SHORT_FORMS));
 }

@@ -181,6 +181,15 @@ impl<'a> Words<'a> {
         general::read(self.arguments.take().unwrap_or_default(), at, name)
     }
 
+    /// Reads the parameters of the law `name` as words, `key value …`; `at` is the path of its slot.
+    pub(crate) fn parameters<L: Law>(
+        &mut self,
+        name: &'static str,
+        at: &str,
+    ) -> Result<L, ModelError> {
+        general::read_words(self, at, name)
+    }
+
     /// Checks that no words are left.
     ///
     /// # Errors

@@ -1307,6 +1307,27 @@ export interface components {
             /** @description Its seed; a new one was drawn if the configuration had none. */
             seed: components["schemas"]["Seed"];
         };
+        /** @description Active queue management (RFC 7567) of a rate. Exactly one law is set. Without it, packets that find the queue full are dropped. */
+        Aqm: {
+            /** @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there. */
+            codel?: components["schemas"]["Codel"] | null;
+            /**
+             * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
+             *     the others is dropped or marked with the square of the probability.
+             */
+            dualpi2?: components["schemas"]["DualPi2"] | null;
+            /**
+             * @description Flows share the rate equally, those with few packets first, and CoDel manages the queue of each. A flow has the addresses, ports and
+             *     protocol of its packets.
+             */
+            fq_codel?: components["schemas"]["FqCodel"] | null;
+            /** @description The oldest packets are dropped to make room for one that finds the queue full. */
+            head_drop?: components["schemas"]["HeadDrop"] | null;
+            /** @description Arriving packets are dropped with a probability that keeps the waiting time near a target. */
+            pie?: components["schemas"]["Pie"] | null;
+            /** @description Arriving packets are dropped with a probability that grows with the average length of the queue. */
+            red?: components["schemas"]["Red"] | null;
+        };
         /**
          * @description What follows the last value of a sequence.
          *
@@ -1642,6 +1663,27 @@ export interface components {
              *     `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
              */
             source?: string | null;
+        };
+        /** @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there. */
+        Codel: {
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets are marked instead of dropped.
+             * @example true
+             */
+            ecn?: boolean;
+            /**
+             * @description Time for which the waiting time may be above the target, more than it: about the longest round-trip time of the flows.
+             * @default 100ms
+             * @example 100ms
+             */
+            interval: components["schemas"]["Span"];
+            /**
+             * @description Waiting time to keep.
+             * @default 5ms
+             * @example 5ms
+             */
+            target: components["schemas"]["Span"];
         };
         /** @description Files stored with the result. */
         CollectStep: {
@@ -2708,13 +2750,6 @@ export interface components {
             sender?: components["schemas"]["Sums"] | null;
         };
         /**
-         * @description What happens when the queue is full.
-         *
-         *     - `tail-drop`: Arriving packets are dropped.
-         * @enum {string}
-         */
-        Discipline: "tail-drop";
-        /**
          * @description packets (3packets) or a time (5ms)
          * @example 3packets
          * @example 5ms
@@ -2737,6 +2772,51 @@ export interface components {
          * @example 46
          */
         Dscp: string | number;
+        /**
+         * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
+         *     the others is dropped or marked with the square of the probability.
+         */
+        DualPi2: {
+            /**
+             * Format: double
+             * @description Change of the probability for each second of difference from the target, 0 to 100.
+             * @default 0.16
+             * @example 0.16
+             */
+            alpha: number;
+            /**
+             * Format: double
+             * @description Change of the probability for each second of growth since the last update, 0 to 100.
+             * @default 3.2
+             * @example 3.2
+             */
+            beta: number;
+            /**
+             * Format: double
+             * @description Factor from the base probability to that of marks in the low-latency queue, 1 to 100.
+             * @default 2
+             * @example 2
+             */
+            coupling: number;
+            /**
+             * @description Waiting time from which every packet of the low-latency queue is marked.
+             * @default 1ms
+             * @example 1ms
+             */
+            step: components["schemas"]["Span"];
+            /**
+             * @description Waiting time of the classic queue to keep.
+             * @default 15ms
+             * @example 15ms
+             */
+            target: components["schemas"]["Span"];
+            /**
+             * @description Time between two updates of the probability.
+             * @default 16ms
+             * @example 16ms
+             */
+            update: components["schemas"]["Span"];
+        };
         /** @description Duplication: copies with draws of their own in the later stages. Exactly one of percentage and every_nth is set. */
         Duplicate: {
             /**
@@ -2972,6 +3052,12 @@ export interface components {
         /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
             /**
+             * AQM-dropped
+             * Format: uint64
+             * @description Of the packets dropped by the queue: those that its AQM dropped. The others found it full.
+             */
+            aqm_dropped_packets: number;
+            /**
              * batched
              * Format: uint64
              * @description Packets forwarded after waiting in a batch or for a time slot.
@@ -2998,7 +3084,7 @@ export interface components {
             /**
              * marked
              * Format: uint64
-             * @description Packets marked with ECN Congestion Experienced instead of dropped.
+             * @description Packets marked with ECN Congestion Experienced by a loss law or an AQM, instead of dropped.
              */
             marked_packets: number;
             /**
@@ -3008,9 +3094,9 @@ export interface components {
              */
             modified_packets: number;
             /**
-             * tail-dropped
+             * queue-dropped
              * Format: uint64
-             * @description Packets dropped because the planned queue was full.
+             * @description Packets dropped because the planned queue was full, or by its AQM.
              */
             queue_dropped_packets: number;
             /**
@@ -4302,6 +4388,43 @@ export interface components {
              */
             p32_percentage?: number | null;
         };
+        /**
+         * @description Flows share the rate equally, those with few packets first, and CoDel manages the queue of each. A flow has the addresses, ports and
+         *     protocol of its packets.
+         */
+        FqCodel: {
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets are marked instead of dropped.
+             * @example true
+             */
+            ecn?: boolean;
+            /**
+             * Format: uint32
+             * @description Number of queues, 1 to 65536. Flows whose hash is equal share a queue.
+             * @default 1024
+             * @example 1024
+             */
+            flows: number;
+            /**
+             * @description Time for which the waiting time may be above the target, more than it: about the longest round-trip time of the flows.
+             * @default 100ms
+             * @example 100ms
+             */
+            interval: components["schemas"]["Span"];
+            /**
+             * @description Bytes that a queue sends before the next one does, 256 to 1000000.
+             * @default 1514
+             * @example 1514
+             */
+            quantum: components["schemas"]["ByteSize"];
+            /**
+             * @description Waiting time to keep.
+             * @default 5ms
+             * @example 5ms
+             */
+            target: components["schemas"]["Span"];
+        };
         /** @description Gamma values: mean `shape`·`scale`, variance `shape`·`scale`². With a whole shape: Erlang. */
         Gamma: {
             /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
@@ -4390,6 +4513,8 @@ export interface components {
          * @enum {string}
          */
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "voice" | "pacing" | "transactions" | "run";
+        /** @description The oldest packets are dropped to make room for one that finds the queue full. */
+        HeadDrop: Record<string, never>;
         /**
          * @description Format of the data header of each datagram.
          *
@@ -5758,6 +5883,41 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
+        /** @description Arriving packets are dropped with a probability that keeps the waiting time near a target. */
+        Pie: {
+            /**
+             * Format: double
+             * @description Change of the probability for each second of difference from the target, 0 to 100.
+             * @default 0.125
+             * @example 0.125
+             */
+            alpha: number;
+            /**
+             * Format: double
+             * @description Change of the probability for each second of growth since the last update, 0 to 100.
+             * @default 1.25
+             * @example 1.25
+             */
+            beta: number;
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets are marked instead of dropped while the probability is below 10 % (RFC 8033, section 5.1).
+             * @example true
+             */
+            ecn?: boolean;
+            /**
+             * @description Waiting time to keep.
+             * @default 15ms
+             * @example 15ms
+             */
+            target: components["schemas"]["Span"];
+            /**
+             * @description Time between two updates of the probability.
+             * @default 15ms
+             * @example 15ms
+             */
+            update: components["schemas"]["Span"];
+        };
         /** @description A plan, `weir.plan/1`. */
         Plan: {
             /**
@@ -6298,6 +6458,8 @@ export interface components {
         Ranges: string | number;
         /** @description A link of a limited rate with a queue before it. */
         Rate: {
+            /** @description Active queue management. Absent: packets that find it full are dropped. */
+            aqm?: components["schemas"]["Aqm"] | null;
             /**
              * Rate
              * @description Rate in bit/s, framing overhead included.
@@ -6308,8 +6470,6 @@ export interface components {
              * @example 48+5
              */
             cells?: components["schemas"]["Cells"] | null;
-            /** @description Policy of a full queue. */
-            discipline?: components["schemas"]["Discipline"];
             /**
              * Format: uint32
              * @description Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
@@ -6797,6 +6957,45 @@ export interface components {
          * @enum {string}
          */
         RecordParts: "all" | "summary";
+        /** @description Arriving packets are dropped with a probability that grows with the average length of the queue. */
+        Red: {
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets are marked instead of dropped, up to `max` (RFC 3168, section 7).
+             * @example true
+             */
+            ecn?: boolean;
+            /**
+             * @description `true`: beyond `max` the probability grows to 100 % at twice `max`.
+             * @example true
+             */
+            gentle?: boolean;
+            /**
+             * @description Average length of the queue in bytes at which the probability has its maximum, more than `min`. Beyond it, all packets are
+             *     dropped.
+             * @example 90K
+             */
+            max: components["schemas"]["ByteSize"];
+            /**
+             * @description Average length of the queue in bytes from which packets are dropped.
+             * @example 30K
+             */
+            min: components["schemas"]["ByteSize"];
+            /**
+             * Format: double
+             * @description Probability at `max`, in percent, above 0 to 100. Drops are spread evenly: between two of them at most 100 / probability packets pass.
+             * @default 10
+             * @example 10
+             */
+            probability_percentage: number;
+            /**
+             * Format: double
+             * @description Weight of a new sample in the average, above 0 to 1.
+             * @default 0.002
+             * @example 0.002
+             */
+            weight: number;
+        };
         /**
          * @description The first byte that may be changed.
          *

@@ -36,10 +36,14 @@ Laws:
   duplicate P% [P%] [copies N] [after T]
                            N copies [1] with this probability, after a time
   duplicate every N ...    of every Nth packet
-  rate R [queue T|B|Npackets] [overhead N] [cells N+N]
-                           rate of a link, its queue (tail drop) [250ms], and
-                           bytes added to each packet [18; 38: the whole
-                           wire], and cells into which it is cut: 48+5 (ATM)
+  rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N]
+                           rate of a link, its queue [250ms], bytes added to
+                           each packet [18; 38: the whole wire], and cells
+                           into which it is cut: 48+5 (ATM)
+                           AQM is one of head_drop, red, pie, codel, fq_codel
+                           and dualpi2, then names and values of parameters:
+                           codel target 5ms interval 100ms ecn. Without it, a
+                           full queue drops arriving packets
   delay T                  constant
   delay T ±J [normal|uniform|exponential [most T]|pareto|paretonormal]
                            mean T, standard deviation J [normal], half width J

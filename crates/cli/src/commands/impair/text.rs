@@ -64,7 +64,8 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let has = |count: Count| report.impairment.flows.iter().any(|flow| count(&flow.counters) > 0);
     let marked: Count = |c| c.marked_packets;
     let batched: Count = |c| c.batched_packets;
-    let rare = [("marked", marked), ("batched", batched)];
+    let aqm: Count = |c| c.aqm_dropped_packets;
+    let rare = [("AQM-dropped", aqm), ("marked", marked), ("batched", batched)];
     let rare: Vec<_> = rare.into_iter().filter(|(_, count)| has(*count)).collect();
     let columns = [
         ("flow", Align::Left),
@@ -72,7 +73,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         ("received", right),
         ("sent", right),
         ("lost", right),
-        ("tail-dropped", right),
+        ("queue-dropped", right),
         ("duplicated", right),
         ("delayed", right),
         ("corrupted", right),
