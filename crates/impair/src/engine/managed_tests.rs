@@ -97,7 +97,6 @@ fn marks_take_the_place_of_drops_for_capable_packets() {
         feed(&mut marking, &metas(2));
         let of = counters(&marking);
         assert!(of.marked_packets > 0, "{aqm}");
-        assert_eq!(of.marked_packets + of.aqm_dropped_packets > of.aqm_dropped_packets, true);
         let mut dropping = engine(&format!("{RATE} {aqm} ecn"));
         feed(&mut dropping, &metas(0));
         let of = counters(&dropping);
