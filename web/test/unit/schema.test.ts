@@ -102,11 +102,11 @@ describe('stages', () => {
     const counters = { received_packets: 9, sent_packets: 8, lost_packets: 1, marked_packets: 2, paused_packets: 3, paused_bytes: 4, pauses: 1, idle_bytes: 0, delayed_packets: 0, sent_bytes: 7 };
     const others = (stages = stagesOf(impair)) => othersOf(impair, counters, stages).map((one) => one.key);
     expect(others()).toEqual(['paused_packets', 'paused_bytes', 'pauses']);
-    expect(others(stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['queue_dropped_packets', 'paused_packets', 'paused_bytes', 'pauses']);
+    expect(others(stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['aqm_dropped_packets', 'queue_dropped_packets', 'paused_packets', 'paused_bytes', 'pauses']);
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {
-    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'marked'], ['duplicated'], ['tail-dropped'], ['delayed'], ['reordered'], ['batched'], ['corrupted']]);
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'marked'], ['duplicated'], ['queue-dropped', 'AQM-dropped'], ['delayed'], ['reordered'], ['batched'], ['corrupted']]);
   });
 
   it('lead to the schema of their slot', () => {

@@ -94,6 +94,7 @@ pub struct Rate {
     pub queue: Option<QueueLimit>,
     /// Active queue management. Absent: packets that find it full are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "AQM")]
     pub aqm: Option<Aqm>,
     /// Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
     /// and check sequence. 38 includes preamble and gap.

@@ -2811,7 +2811,7 @@ export interface components {
              */
             target: components["schemas"]["Span"];
             /**
-             * @description Time between two updates of the probability.
+             * @description Time between two updates of the probability, 1 ms or more.
              * @default 16ms
              * @example 16ms
              */
@@ -5912,7 +5912,7 @@ export interface components {
              */
             target: components["schemas"]["Span"];
             /**
-             * @description Time between two updates of the probability.
+             * @description Time between two updates of the probability, 1 ms or more.
              * @default 15ms
              * @example 15ms
              */
@@ -6458,7 +6458,10 @@ export interface components {
         Ranges: string | number;
         /** @description A link of a limited rate with a queue before it. */
         Rate: {
-            /** @description Active queue management. Absent: packets that find it full are dropped. */
+            /**
+             * AQM
+             * @description Active queue management. Absent: packets that find it full are dropped.
+             */
             aqm?: components["schemas"]["Aqm"] | null;
             /**
              * Rate
