@@ -133,14 +133,15 @@ impl Rate {
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}",
-        Aqm::form()
+        "rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
+        Aqm::NAMES.join(", ")
     )
 });
 
 impl Slot for Rate {
     const TERM: &'static str = "rate";
-    const OTHER_NAMES: &'static [&'static str] = &["bandwidth", "bw", "throughput"];
+    const OTHER_NAMES: &'static [&'static str] =
+        &["bandwidth", "bw", "throughput", "aqm", "red", "pie", "codel", "fq_codel", "dualpi2"];
     const IS_SHARED: bool = true;
 
     fn form() -> &'static str {

@@ -89,6 +89,7 @@ macro_rules! managers {
             /// [`ModelError`] naming the parameter that is invalid.
             pub(super) fn read(words: &mut Words) -> Result<Option<Self>, ModelError> {
                 $(if words.took(stringify!($module)) {
+                    words.set_form(form_with(stringify!($module)));
                     let law = words.parameters::<$law>(stringify!($module), "impairment.rate.aqm")?;
                     return Ok(Some(Self { $module: Some(law), ..Self::default() }));
                 })*
@@ -112,7 +113,7 @@ macro_rules! managers {
                 vec![$((stringify!($module), <$law as JsonSchema>::json_schema(&mut generator)),)*]
             }
 
-            /// The forms of all laws, for help and errors.
+            /// The form of each law.
             pub(crate) fn forms() -> Vec<String> {
                 vec![$(format!(concat!(stringify!($module), "{}"), crate::law::parameter_form::<$law>()),)*]
             }
@@ -129,14 +130,20 @@ managers! {
     dualpi2: DualPi2,
 }
 
-static FORM: LazyLock<String> = LazyLock::new(|| Aqm::forms().join(" | "));
+static FORMS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let forms = Aqm::forms().into_iter();
+    forms
+        .map(|form| format!("rate R [queue T|B|Npackets] {form} [overhead N] [cells N+N]"))
+        .collect()
+});
+
+/// The form of a rate with the law `name`.
+fn form_with(name: &str) -> &'static str {
+    let place = Aqm::NAMES.iter().position(|other| *other == name);
+    place.and_then(|place| FORMS.get(place)).map_or("", String::as_str)
+}
 
 impl Aqm {
-    /// The accepted one-line forms.
-    pub(super) fn form() -> &'static str {
-        &FORM
-    }
-
     /// Checks it; `at` is its path in the document.
     pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
         match self.stated().as_slice() {
