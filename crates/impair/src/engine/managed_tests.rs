@@ -175,6 +175,14 @@ fn dualpi2_separates_low_latency_from_classic_packets() {
 }
 
 #[test]
+fn a_flood_of_low_latency_packets_leaves_a_tenth_to_classic_ones() {
+    let metas: Vec<Meta> = (0..100).flat_map(|i| [meta(i, 1, 1), meta(i, 2, 0)]).collect();
+    let dispositions = feed(&mut engine("rate 8032k queue 1000packets dualpi2"), &metas);
+    let first = sent(&dispositions).take(100);
+    assert_eq!(first.filter(|one| one.handle == 2).count(), 10);
+}
+
+#[test]
 fn an_overfull_queue_of_fq_codel_drops_from_the_longest() {
     let text = "rate 8032k queue 20packets fq_codel target 1m interval 1h";
     let greedy = (0..100).map(|i| meta(i, 1, 0));

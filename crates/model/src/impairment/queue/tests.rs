@@ -122,6 +122,51 @@ fn pie_is_the_same_after_a_long_silence_and_after_many_short_ones() {
 }
 
 #[test]
+fn a_high_probability_of_pie_grows_by_small_steps() {
+    let law =
+        Pie { target: Span(15 * MS), update: Span(15 * MS), alpha: 0.125, beta: 1.25, ecn: false };
+    let mut pie = law.start();
+    pie.advance(0, |_| 0);
+    // A waiting time of 1 s: 0.02, 0.10, and then 0.04 with each of ten updates: 0.5. Without the limit of a step it would be 1.
+    pie.advance(12 * 15 * MS, |_| 1000 * MS);
+    let n = 10_000;
+    let dropped = hits(n, |draws| pie.arrives(1_000_000, false, draws) == Managed::Drop);
+    // One of 1 + 1/p packets.
+    assert!((dropped / n as f64 - 1.0 / 3.0).abs() < 0.03, "{dropped}");
+}
+
+#[test]
+fn codel_goes_on_at_its_last_rate_soon_after_it_stopped() {
+    let law = Codel { target: Span(5 * MS), interval: Span(100 * MS), ecn: false };
+    // Packets leave every ms. They wait for 50 ms in the first second and after the pause, and for 1 ms between.
+    let interval = |pause_ms: u64| {
+        let mut codel = law.start();
+        let waits = |ms: u64| if (1000..1000 + pause_ms).contains(&ms) { MS } else { 50 * MS };
+        let dropped = (0..1000 + pause_ms + 400).filter(|ms| {
+            let is_dropped = codel.leaves(ms * MS, waits(*ms), 100_000, false) == Managed::Drop;
+            is_dropped && *ms >= 1000 + pause_ms
+        });
+        let dropped: Vec<u64> = dropped.collect();
+        dropped[1] - dropped[0]
+    };
+    assert_eq!(interval(2000), 100);
+    // In the first second there were 24 drops, 100 ms·Σ 1/√n apart.
+    assert!((20..24).contains(&interval(10)), "{}", interval(10));
+}
+
+#[test]
+fn dualpi2_leaves_a_tenth_to_the_classic_queue() {
+    let law: Laws = "rate 1M dualpi2".parse().unwrap();
+    let mut dual = law.rate.unwrap().aqm.unwrap().dualpi2.unwrap().start();
+    let low_latency = (0..1000).filter(|_| {
+        let is_low_latency = dual.serves_low_latency();
+        dual.served(is_low_latency, 1500);
+        is_low_latency
+    });
+    assert_eq!(low_latency.count(), 900);
+}
+
+#[test]
 fn dualpi2_couples_the_marks_to_the_square_root_of_the_drops() {
     let law = DualPi2 {
         target: Span(10 * MS),
