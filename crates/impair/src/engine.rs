@@ -370,9 +370,7 @@ impl Engine {
     /// The position of a packet's draws for a law slot.
     #[inline]
     fn position(&self, packet: &Packet, slot: u8) -> DrawPosition {
-        let flow = self.flows[packet.flow as usize].hash;
-        let slot = if packet.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
-        DrawPosition { flow, direction: self.direction, slot, packet: packet.draw }
+        position(&self.flows, self.direction, packet, slot)
     }
 
     /// Passes a packet through its remaining stages, from time `t` on.
@@ -743,6 +741,13 @@ impl Engine {
         }
         dispositions.push(disposition(&packet, t, verdict));
     }
+}
+
+/// As [`Engine::position`], beside changes of the other parts of an engine.
+#[inline]
+fn position(flows: &[Flow], direction: Direction, packet: &Packet, slot: u8) -> DrawPosition {
+    let slot = if packet.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
+    DrawPosition { flow: flows[packet.flow as usize].hash, direction, slot, packet: packet.draw }
 }
 
 /// Memory accounted for a packet while it is queued.

@@ -8,7 +8,7 @@ use weir_model::impairment::{
 };
 
 use super::*;
-use crate::key::Key;
+use crate::key::{FragmentPlace, Key};
 use crate::pool::List;
 use crate::queue::{Limit, Transmitter};
 
@@ -42,6 +42,17 @@ struct Shares {
     old: VecDeque<u32>,
 }
 
+impl Shares {
+    /// The link has looked for a packet in vain: no queue is in a list any more.
+    fn are_empty(&mut self) {
+        for number in self.new.drain(..).chain(self.old.drain(..)) {
+            let share = &mut self.shares[number as usize];
+            share.is_active = false;
+            share.codel.is_empty();
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Manager {
     HeadDrop,
@@ -61,8 +72,6 @@ pub(crate) struct ManagedLink {
     queues: Vec<Queue>,
     packets: usize,
     bytes: u64,
-    /// When the last packet left the queue empty.
-    empty_ns: u64,
     /// Whether a timer is set for the time at which the link is free.
     has_timer: bool,
 }
@@ -97,7 +106,6 @@ impl ManagedLink {
             queues: (0..queues).map(empty).collect(),
             packets: 0,
             bytes: 0,
-            empty_ns: 0,
             has_timer: false,
         })
     }
@@ -150,21 +158,30 @@ impl ManagedLink {
     fn arrives(
         &mut self,
         t: u64,
-        pool: &mut Pool<Waiting>,
+        pool: &Pool<Waiting>,
         is_capable: bool,
         draws: &mut Draws,
     ) -> Managed {
         let free_at = self.transmitter.free_at();
         let is_idle = self.packets == 0 && t >= free_at;
-        if is_idle && matches!(self.manager, Manager::FqCodel(_) | Manager::Codel(_)) {
-            // The link has found no packet.
-            self.next(t, pool);
-        }
         let (bytes, transmitter) = (self.bytes, &self.transmitter);
         match &mut self.manager {
-            Manager::HeadDrop | Manager::Codel(_) | Manager::FqCodel(_) => Managed::Pass,
+            Manager::HeadDrop => Managed::Pass,
+            // An idle link has looked for a packet in vain.
+            Manager::Codel(codel) => {
+                if is_idle {
+                    codel.is_empty();
+                }
+                Managed::Pass
+            }
+            Manager::FqCodel(shares) => {
+                if is_idle {
+                    shares.are_empty();
+                }
+                Managed::Pass
+            }
             Manager::Red(red) => {
-                let idle_ns = if is_idle { t - free_at.max(self.empty_ns) } else { 0 };
+                let idle_ns = if is_idle { t - free_at } else { 0 };
                 red.arrives(bytes, transmitter.bytes_in(idle_ns), is_capable, draws)
             }
             Manager::Pie(pie) => {
@@ -199,7 +216,7 @@ impl ManagedLink {
     }
 
     /// Removes the oldest packet of a queue. The packet stays in the pool.
-    fn pop(&mut self, number: u32, t: u64, pool: &mut Pool<Waiting>) -> Option<u32> {
+    fn pop(&mut self, number: u32, pool: &mut Pool<Waiting>) -> Option<u32> {
         let queue = &mut self.queues[number as usize];
         let node = pool.pop_front(&mut queue.list)?;
         let framed = u64::from(self.transmitter.framed(pool.get(node).packet.length));
@@ -207,95 +224,90 @@ impl ManagedLink {
         queue.bytes -= framed;
         self.packets -= 1;
         self.bytes -= framed;
-        if self.packets == 0 {
-            self.empty_ns = t;
-        }
         Some(node)
     }
 
-    /// The next packet of the link, which is free at `t`, and what happens to it; `None` if there is none.
-    fn next(&mut self, t: u64, pool: &mut Pool<Waiting>) -> Option<(u32, Fate)> {
+    /// The next packet of the link, which is free at `t`, and what happens to it; `None` if there is none. `draws`: those of a packet.
+    fn next<'d>(
+        &mut self,
+        t: u64,
+        pool: &mut Pool<Waiting>,
+        draws: impl Fn(&Packet) -> Draws<'d>,
+    ) -> Option<(u32, Managed)> {
+        let both_wait = self.queues.iter().all(|queue| queue.packets > 0);
         let number = match &mut self.manager {
             Manager::FqCodel(_) => return self.next_of_shares(t, pool),
             Manager::DualPi2(dual) => {
                 dual.advance(t, oldest(&self.queues, pool));
-                match [0, LOW_LATENCY].map(|number| self.queues[number as usize].packets) {
-                    [0, _] => LOW_LATENCY,
-                    [_, 0] => 0,
-                    _ => u32::from(dual.serves_low_latency()),
-                }
+                let serves_low_latency = match both_wait {
+                    true => dual.serves_low_latency(),
+                    false => self.queues[0].packets == 0,
+                };
+                u32::from(serves_low_latency) * LOW_LATENCY
             }
             _ => 0,
         };
-        let share_is_counted = self.queues.iter().all(|queue| queue.packets > 0);
-        let Some(node) = self.pop(number, t, pool) else {
+        let Some(node) = self.pop(number, pool) else {
             if let Manager::Codel(codel) = &mut self.manager {
                 codel.is_empty();
             }
             return None;
         };
-        let Waiting { time, packet, .. } = *pool.get(node);
-        let waited_ns = t.saturating_sub(time);
+        let Waiting { time, packet, .. } = pool.get(node);
+        let waited_ns = t.saturating_sub(*time);
         let left = &self.queues[number as usize];
-        let fate = match &mut self.manager {
+        let managed = match &mut self.manager {
             Manager::Codel(codel) => {
-                let is_capable = packet.flags & CAPABLE != 0;
-                Fate::Decided(codel.leaves(t, waited_ns, left.bytes, is_capable))
+                codel.leaves(t, waited_ns, left.bytes, packet.flags & CAPABLE != 0)
             }
             Manager::DualPi2(dual) => {
-                if share_is_counted {
+                let (ecn, is_last) = (ecn_of(packet.class), left.packets == 0);
+                let managed = dual.leaves(ecn, waited_ns, is_last, &mut draws(packet));
+                if both_wait && managed != Managed::Drop {
                     dual.served(number == LOW_LATENCY, self.transmitter.framed(packet.length));
                 }
-                Fate::Drawn { waited_ns, is_last: left.packets == 0 }
+                managed
             }
-            _ => Fate::Decided(Managed::Pass),
+            _ => Managed::Pass,
         };
-        Some((node, fate))
+        Some((node, managed))
     }
 
     /// The next packet of FQ-CoDel (RFC 8290, section 4.2).
-    fn next_of_shares(&mut self, t: u64, pool: &mut Pool<Waiting>) -> Option<(u32, Fate)> {
+    fn next_of_shares(&mut self, t: u64, pool: &mut Pool<Waiting>) -> Option<(u32, Managed)> {
         loop {
             let Manager::FqCodel(shares) = &mut self.manager else { return None };
             let is_new = !shares.new.is_empty();
-            let number = *if is_new { shares.new.front()? } else { shares.old.front()? };
+            let number = if is_new { shares.new.pop_front()? } else { shares.old.pop_front()? };
             let share = &mut shares.shares[number as usize];
             if share.deficit <= 0 {
                 share.deficit += shares.law.quantum.0 as i64;
-                if is_new {
-                    shares.new.pop_front()
-                } else {
-                    shares.old.pop_front()
-                };
                 shares.old.push_back(number);
                 continue;
             }
-            let node = self.pop(number, t, pool);
+            let node = self.pop(number, pool);
             let left_bytes = self.queues[number as usize].bytes;
             let Manager::FqCodel(shares) = &mut self.manager else { return None };
             let share = &mut shares.shares[number as usize];
             let Some(node) = node else {
                 share.codel.is_empty();
-                if is_new {
-                    shares.new.pop_front()
-                } else {
-                    shares.old.pop_front()
-                };
-                // A queue that becomes empty goes to the end, so that its next packet is not new at once.
+                // A new queue passes the old ones first, so that a sparse flow is not new with each of its packets.
                 if is_new && !shares.old.is_empty() {
                     shares.old.push_back(number);
                 } else {
-                    shares.shares[number as usize].is_active = false;
+                    share.is_active = false;
                 }
                 continue;
             };
-            let Waiting { time, packet, .. } = *pool.get(node);
+            let Waiting { time, packet, .. } = pool.get(node);
             let is_capable = packet.flags & CAPABLE != 0;
-            let managed = share.codel.leaves(t, t.saturating_sub(time), left_bytes, is_capable);
+            let managed = share.codel.leaves(t, t.saturating_sub(*time), left_bytes, is_capable);
             if managed != Managed::Drop {
                 share.deficit -= i64::from(self.transmitter.framed(packet.length));
             }
-            return Some((node, Fate::Decided(managed)));
+            let list = if is_new { &mut shares.new } else { &mut shares.old };
+            list.push_front(number);
+            return Some((node, managed));
         }
     }
 
@@ -320,16 +332,6 @@ fn oldest(queues: &[Queue], pool: &Pool<Waiting>) -> impl Fn(u64) -> u64 + use<>
     move |at| since.map_or(0, |since| at.saturating_sub(since))
 }
 
-/// What happens to a packet that leaves its queue.
-enum Fate {
-    Decided(Managed),
-    /// DualPI2 decides, with the packet's draws.
-    Drawn {
-        waited_ns: u64,
-        is_last: bool,
-    },
-}
-
 /// Bits of a packet's class that are its ECN field; the others are a hash of its addresses, ports and protocol.
 const ECN_BITS: u32 = 2;
 
@@ -337,7 +339,7 @@ fn ecn_of(class: u32) -> u8 {
     (class & ((1 << ECN_BITS) - 1)) as u8
 }
 
-/// The class of a packet: what managed queues tell packets apart by.
+/// The class of a packet: what managed queues tell packets apart by. All fragments of a datagram have that of packets without ports.
 pub(super) fn class_of(key: &Key) -> u32 {
     let mix = |hash: u64, word: u64| {
         // The finalizer of SplitMix64.
@@ -348,7 +350,8 @@ pub(super) fn class_of(key: &Key) -> u32 {
     };
     let addresses = [key.source, key.destination].into_iter();
     let hash = addresses.fold(0, |hash, ip| mix(mix(hash, ip as u64), (ip >> 64) as u64));
-    let hash = mix(hash, u64::from(key.ports) << 16 | u64::from(key.protocol));
+    let ports = if key.fragment == FragmentPlace::Whole { key.ports } else { 0 };
+    let hash = mix(hash, u64::from(ports) << 16 | u64::from(key.protocol));
     (hash as u32) << ECN_BITS | u32::from(key.ecn) & ((1 << ECN_BITS) - 1)
 }
 
@@ -366,7 +369,7 @@ impl Engine {
         let framed = link.transmitter.framed(packet.length);
         let mut draws = position.draws_of_copy(&self.philox, packet.copy);
         let is_capable = packet.flags & CAPABLE != 0;
-        let managed = link.arrives(t, &mut self.pool, is_capable, &mut draws);
+        let managed = link.arrives(t, &self.pool, is_capable, &mut draws);
         if managed == Managed::Drop {
             return self.drop_managed(packet, t, dispositions);
         }
@@ -378,7 +381,7 @@ impl Engine {
             };
             for _ in 0..packets {
                 let Some(link) = &mut self.paths[number as usize].managed else { return };
-                let Some(node) = link.pop(queue, t, &mut self.pool) else { break };
+                let Some(node) = link.pop(queue, &mut self.pool) else { break };
                 let oldest = self.free(node);
                 self.drop(oldest, t, Verdict::QueueDropped, dispositions);
             }
@@ -405,21 +408,12 @@ impl Engine {
         while let Some(link) = &mut self.paths[number as usize].managed
             && link.transmitter.free_at() <= t
         {
-            let Some((node, fate)) = link.next(t, &mut self.pool) else { return };
-            let mut packet = self.free(node);
-            let managed = match fate {
-                Fate::Decided(managed) => managed,
-                Fate::Drawn { waited_ns, is_last } => {
-                    let position = self.position(&packet, slot::RATE);
-                    let mut draws = position.draws_of_copy(&self.philox, packet.copy);
-                    match &mut self.paths[number as usize].managed {
-                        Some(ManagedLink { manager: Manager::DualPi2(dual), .. }) => {
-                            dual.leaves(ecn_of(packet.class), waited_ns, is_last, &mut draws)
-                        }
-                        _ => Managed::Pass,
-                    }
-                }
+            let draws = |packet: &Packet| {
+                let position = position(&self.flows, self.direction, packet, slot::RATE);
+                position.draws_of_copy(&self.philox, packet.copy)
             };
+            let Some((node, managed)) = link.next(t, &mut self.pool, draws) else { return };
+            let mut packet = self.free(node);
             if managed == Managed::Drop {
                 self.drop_managed(packet, t, dispositions);
                 continue;
@@ -461,7 +455,7 @@ impl Engine {
         let queues = self.paths[number as usize].managed.as_ref().map_or(0, |l| l.queues.len());
         for queue in 0..queues as u32 {
             while let Some(link) = &mut self.paths[number as usize].managed
-                && let Some(node) = link.pop(queue, self.clock_ns, &mut self.pool)
+                && let Some(node) = link.pop(queue, &mut self.pool)
             {
                 let packet = self.free(node);
                 self.drop(packet, self.clock_ns, Verdict::Unplanned, dispositions);

@@ -1,7 +1,9 @@
 //! Managed queues in virtual time: what their papers and RFCs promise.
 
+use super::managed::class_of;
 use super::tests::{both, count, engine, even, feed};
 use super::*;
+use crate::key::{FragmentPlace, Key};
 
 const MS: u64 = 1_000_000;
 /// A frame of 1000 bytes takes 1 ms.
@@ -180,6 +182,17 @@ fn a_flood_of_low_latency_packets_leaves_a_tenth_to_classic_ones() {
     let dispositions = feed(&mut engine("rate 8032k queue 1000packets dualpi2"), &metas);
     let first = sent(&dispositions).take(100);
     assert_eq!(first.filter(|one| one.handle == 2).count(), 10);
+}
+
+#[test]
+fn all_fragments_of_a_datagram_are_in_one_queue() {
+    let mut first = meta(0, 7, 0).key;
+    first.fragment = FragmentPlace::First;
+    let later = Key { fragment: FragmentPlace::Later, ports: 0, ..first };
+    let other = Key { source: first.source + 1, ..later };
+    assert_eq!(class_of(&first), class_of(&later));
+    assert_ne!(class_of(&later), class_of(&other));
+    assert_ne!(class_of(&meta(0, 7, 0).key), class_of(&meta(0, 8, 0).key));
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn read_words<L: Law>(
 }
 
 /// The parameters of a law as words, each with a space before it.
-pub(super) fn written_words<L: Law>(law: &L) -> String {
+pub(crate) fn written_words<L: Law>(law: &L) -> String {
     let value = serde_json::to_value(law).unwrap_or_default();
     let mut out = String::new();
     for key in Parameter::all::<L>() {
@@ -94,7 +94,7 @@ pub(super) fn written_words<L: Law>(law: &L) -> String {
 }
 
 /// The form of a law's parameters as words, by their examples, each with a space before it.
-pub(super) fn form_of_words<L: Law>() -> String {
+pub(crate) fn form_of_words<L: Law>() -> String {
     let mut out = String::new();
     for key in Parameter::all::<L>() {
         let text =

@@ -20,6 +20,7 @@ mod general;
 mod page;
 mod words;
 
+pub(crate) use general::{form_of_words, written_words};
 pub(crate) use words::{MeanAndSpread, Words, parenthesised, split_list, words_of};
 
 /// The name under which a law is deserialized.
@@ -130,16 +131,6 @@ impl<L: Law> Stated for L {
     fn text(&self, name: &str) -> String {
         self.short().unwrap_or_else(|| general::written(name, self))
     }
-}
-
-/// The parameters of a law as words, each with a space before it.
-pub(crate) fn parameters<L: Law>(law: &L) -> String {
-    general::written_words(law)
-}
-
-/// The form of a law's parameters as words, each with a space before it.
-pub(crate) fn parameter_form<L: Law>() -> String {
-    general::form_of_words::<L>()
 }
 
 /// A law's description, for its property in the schema.

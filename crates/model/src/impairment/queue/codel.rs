@@ -8,7 +8,7 @@ use crate::ModelError;
 use crate::law::{Law, refuse};
 use crate::units::Span;
 
-/// A queue of up to this many bytes is never too long: one full packet (RFC 8289, section 4.4).
+/// A queue of up to this many bytes is never too long: one full packet (RFC 8289, section 5).
 const PACKET_BYTES: u64 = 1518;
 
 /// Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there.
@@ -145,7 +145,7 @@ impl RunningCodel {
             return Managed::Pass;
         }
         self.is_dropping = true;
-        // Soon after dropping ended, it goes on near the last rate (section 5.4).
+        // Soon after dropping ended, it goes on near the last rate (section 5).
         let more = self.count.saturating_sub(self.earlier_count);
         let is_soon = now_ns.saturating_sub(self.next_ns) < 16 * self.interval_ns;
         self.count = if more > 1 && is_soon { more } else { 1 };

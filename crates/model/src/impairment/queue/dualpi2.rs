@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::{Managed, check_time, check_update, seconds, unit};
+use super::{Managed, Updates, check_controller, check_time, seconds, unit};
 use crate::ModelError;
 use crate::law::{Law, refuse};
 use crate::units::Span;
@@ -71,14 +71,8 @@ impl Law for DualPi2 {
     type Running = RunningDualPi2;
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
-        check_time(at, "target", self.target)?;
-        check_update(at, self.update)?;
+        check_controller(at, self.target, self.update, self.alpha, self.beta)?;
         check_time(at, "step", self.step)?;
-        for (name, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
-            if !(0.0..=100.0).contains(&gain) {
-                return refuse(at, name, gain, "0 to 100");
-            }
-        }
         if !(1.0..=100.0).contains(&self.coupling) {
             return refuse(at, "coupling", self.coupling, "1 to 100");
         }
@@ -86,8 +80,8 @@ impl Law for DualPi2 {
     }
 
     fn start(&self) -> RunningDualPi2 {
-        let law = self.clone();
-        RunningDualPi2 { law, probability: 0.0, earlier_ns: 0, update_ns: None, credit: 0 }
+        let (law, updates) = (self.clone(), Updates::new(self.update));
+        RunningDualPi2 { law, probability: 0.0, earlier_ns: 0, updates, credit: 0 }
     }
 }
 
@@ -99,8 +93,7 @@ pub struct RunningDualPi2 {
     probability: f64,
     /// The waiting time at the last update.
     earlier_ns: u64,
-    /// When the probability is next updated; `None` before the first packet.
-    update_ns: Option<u64>,
+    updates: Updates,
     /// Bytes by which the classic queue is behind its share, times 100.
     credit: i64,
 }
@@ -115,21 +108,17 @@ impl RunningDualPi2 {
     /// Updates the probability for all times up to `now_ns`; `waited_ns` is for how long the oldest packet has waited at a time since the queue
     /// last changed.
     pub fn advance(&mut self, now_ns: u64, waited_ns: impl Fn(u64) -> u64) {
-        let DualPi2 { target, update, alpha, beta, .. } = self.law;
-        let mut at = *self.update_ns.get_or_insert(now_ns.saturating_add(update.0));
-        while at <= now_ns {
+        let DualPi2 { target, alpha, beta, .. } = self.law;
+        while let Some(at) = self.updates.due(now_ns) {
             let waited = waited_ns(at);
             let change = alpha * (seconds(waited) - seconds(target.0))
                 + beta * (seconds(waited) - seconds(self.earlier_ns));
             self.probability = (self.probability + change).clamp(0.0, 1.0);
             self.earlier_ns = waited;
-            at = at.saturating_add(update.0);
-            if waited == 0 && self.probability == 0.0 && at <= now_ns {
-                // Nothing changes any more.
-                at = at.saturating_add((now_ns - at) / update.0 * update.0);
+            if waited == 0 && self.probability == 0.0 {
+                self.updates.skip(now_ns);
             }
         }
-        self.update_ns = Some(at);
     }
 
     /// Whether the next packet is one of the low-latency queue, if both queues have packets; the classic one gets 10 % of the rate at least.
@@ -138,7 +127,7 @@ impl RunningDualPi2 {
         self.credit <= 0
     }
 
-    /// A packet has left while both queues had packets.
+    /// A packet is sent while both queues had packets.
     pub fn served(&mut self, is_low_latency: bool, bytes: u32) {
         let bytes = i64::from(bytes);
         self.credit += match is_low_latency {

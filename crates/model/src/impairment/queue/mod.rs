@@ -40,12 +40,57 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Checks the time between two updates of a law: 1 ms to 1 h. It updates for each of them that passes between two packets.
-fn check_update(at: &str, update: Span) -> Result<(), ModelError> {
+/// Checks a controller of a waiting time: its target, the time between its updates, which all happen however late the next packet
+/// is, and its gains.
+fn check_controller(
+    at: &str,
+    target: Span,
+    update: Span,
+    alpha: f64,
+    beta: f64,
+) -> Result<(), ModelError> {
+    check_time(at, "target", target)?;
     if !(1_000_000..=super::delay::MAX_DELAY.0).contains(&update.0) {
         return refuse(at, "update", update, "1ms to 1h");
     }
+    for (name, gain) in [("alpha", alpha), ("beta", beta)] {
+        if !(0.0..=100.0).contains(&gain) {
+            return refuse(at, name, gain, "0 to 100");
+        }
+    }
     Ok(())
+}
+
+/// The times of a controller's updates: the first is one interval after its first packet.
+#[derive(Clone, Debug, PartialEq)]
+struct Updates {
+    every_ns: u64,
+    next_ns: Option<u64>,
+}
+
+impl Updates {
+    fn new(every: Span) -> Self {
+        Self { every_ns: every.0, next_ns: None }
+    }
+
+    /// The next update that is due at `now_ns`.
+    fn due(&mut self, now_ns: u64) -> Option<u64> {
+        let next = self.next_ns.get_or_insert(now_ns.saturating_add(self.every_ns));
+        let at = *next;
+        if at > now_ns {
+            return None;
+        }
+        *next = at.saturating_add(self.every_ns);
+        Some(at)
+    }
+
+    /// Leaves out the updates that are due at `now_ns`, which would change nothing.
+    fn skip(&mut self, now_ns: u64) {
+        if let Some(next) = self.next_ns.as_mut().filter(|next| **next <= now_ns) {
+            let left_out = (now_ns - *next) / self.every_ns + 1;
+            *next = next.saturating_add(left_out.saturating_mul(self.every_ns));
+        }
+    }
 }
 
 /// Checks a time of a law: 1 µs to 1 h.
@@ -101,7 +146,7 @@ macro_rules! managers {
                 let mut out = String::new();
                 $(if let Some(law) = &self.$module {
                     out += stringify!($module);
-                    out += &crate::law::parameters(law);
+                    out += &crate::law::written_words(law);
                 })*
                 out
             }
@@ -115,7 +160,7 @@ macro_rules! managers {
 
             /// The form of each law.
             pub(crate) fn forms() -> Vec<String> {
-                vec![$(format!(concat!(stringify!($module), "{}"), crate::law::parameter_form::<$law>()),)*]
+                vec![$(format!(concat!(stringify!($module), "{}"), crate::law::form_of_words::<$law>()),)*]
             }
         }
     };

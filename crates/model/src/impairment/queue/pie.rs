@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::{Managed, check_time, check_update, seconds, unit};
+use super::{Managed, Updates, check_controller, seconds, unit};
 use crate::ModelError;
-use crate::law::{Law, refuse};
+use crate::law::Law;
 use crate::units::Span;
 
 /// Packets below two of this size in the queue are never dropped.
@@ -60,14 +60,7 @@ impl Law for Pie {
     type Running = RunningPie;
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
-        check_time(at, "target", self.target)?;
-        check_update(at, self.update)?;
-        for (name, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
-            if !(0.0..=100.0).contains(&gain) {
-                return refuse(at, name, gain, "0 to 100");
-            }
-        }
-        Ok(())
+        check_controller(at, self.target, self.update, self.alpha, self.beta)
     }
 
     fn start(&self) -> RunningPie {
@@ -77,7 +70,7 @@ impl Law for Pie {
             earlier_ns: 0,
             burst_ns: BURST_NS,
             accumulated: 0.0,
-            update_ns: None,
+            updates: Updates::new(self.update),
         }
     }
 }
@@ -93,27 +86,19 @@ pub struct RunningPie {
     burst_ns: u64,
     /// Sum of the probabilities since the last drop.
     accumulated: f64,
-    /// When the probability is next updated; `None` before the first packet.
-    update_ns: Option<u64>,
+    updates: Updates,
 }
 
 impl RunningPie {
     /// Updates the probability for all times up to `now_ns`; `waiting_ns` is the waiting time at a time since the queue last changed.
     pub fn advance(&mut self, now_ns: u64, waiting_ns: impl Fn(u64) -> u64) {
-        let mut at = *self.update_ns.get_or_insert(now_ns.saturating_add(self.law.update.0));
-        while at <= now_ns {
+        while let Some(at) = self.updates.due(now_ns) {
             let waiting = waiting_ns(at);
             self.update(waiting);
-            at = at.saturating_add(self.law.update.0);
-            if waiting == 0 && self.probability == 0.0 && self.burst_ns == BURST_NS && at <= now_ns {
-                // Nothing changes any more.
-                at += (now_ns - at).next_multiple_of(self.law.update.0);
-                if at <= now_ns {
-                    at = at.saturating_add(self.law.update.0);
-                }
+            if waiting == 0 && self.probability == 0.0 && self.burst_ns == BURST_NS {
+                self.updates.skip(now_ns);
             }
         }
-        self.update_ns = Some(at);
     }
 
     fn update(&mut self, waiting_ns: u64) {

@@ -86,8 +86,8 @@ pub struct RunningRed {
 }
 
 impl RunningRed {
-    /// Decides for an arriving packet. `waiting_bytes`: the length of the queue. `idle_bytes`: what the link could have sent since the
-    /// queue became empty.
+    /// Decides for an arriving packet. `waiting_bytes`: the length of the queue. `idle_bytes`: what the link could have sent since it
+    /// became idle.
     pub fn arrives(
         &mut self,
         waiting_bytes: u64,
