@@ -61,35 +61,52 @@ impl Once {
 
     /// The same with more options.
     fn with(transport: &str, more: &[(&'static str, &'static str)]) -> Once {
-        // A port that was free for TCP; UDP uses the same number.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (stop, text) = (Stop::new(), port.to_string());
+        let is_udp = transport == "udp";
         let mut options = vec![("receive", ""), ("pattern", ""), ("port", "")];
-        options.extend((transport == "udp").then_some(("udp", "")));
+        options.extend(is_udp.then_some(("udp", "")));
         options.extend(more);
-        let own = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let options: Vec<_> =
-                options.iter().map(|(k, v)| (*k, if *k == "port" { &*text } else { *v })).collect();
-            run(&options, &own)
-        });
-        if transport == "udp" {
-            // The receiver is bound once another bind fails.
-            wait_until(|| {
-                UdpSocket::bind(("0.0.0.0", port)).is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
+        // Another test may take the port first.
+        for _ in 0..20 {
+            let port = if is_udp {
+                UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+            } else {
+                TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+            };
+            let (stop, text) = (Stop::new(), port.to_string());
+            let (own, options) = (stop.clone(), options.clone());
+            let thread = std::thread::spawn(move || {
+                let options: Vec<_> = options
+                    .iter()
+                    .map(|(k, v)| (*k, if *k == "port" { &*text } else { *v }))
+                    .collect();
+                run(&options, &own)
             });
-        } else {
-            wait_until(|| {
-                TcpListener::bind(("0.0.0.0", port))
-                    .is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
-            });
+            wait_until(|| thread.is_finished() || is_bound(transport, port));
+            if !thread.is_finished() {
+                return Once { port, stop, thread };
+            }
+            let ended = thread.join().unwrap().1;
+            assert!(
+                matches!(&ended, Err(f) if matches!(f.error, TrafficError::Listen { .. })),
+                "{ended:?}"
+            );
         }
-        Once { port, stop, thread }
+        panic!("no port in 20 attempts");
     }
 
     fn end(self) -> (Vec<String>, Result<Record, Failure>) {
         self.thread.join().unwrap()
     }
+}
+
+/// Whether a socket of this process's network namespace has the port. An attempt to bind it would be in the receiver's way.
+fn is_bound(transport: &str, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    [transport.to_string(), format!("{transport}6")].iter().any(|table| {
+        let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        let mut sockets = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        sockets.any(|local| local.ends_with(&port))
+    })
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {
