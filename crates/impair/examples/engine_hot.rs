@@ -46,7 +46,7 @@ fn engine(flows: usize, laws: &str, each: bool) -> Result<Engine, Box<dyn std::e
         config.flows.push(ImpairFlow {
             name: format!("flow-{n}"),
             filter: Some(Filter {
-                destination_port: Some(Ranges(vec![(n + 1, n + 1)])),
+                destination_port: Some(Ranges(vec![(n + 1, n + 1)]).into()),
                 destination: Some("10.0.0.0/24".parse()?),
                 protocol: Some("udp".parse()?),
                 ..Filter::default()

@@ -1,5 +1,6 @@
 //! The engine's input ([`Meta`]) and output ([`Disposition`]) for a packet.
 
+use crate::classify::RareMatch;
 use crate::key::{Key, Layers};
 use crate::role::Role;
 use weir_laws::Direction;
@@ -19,19 +20,29 @@ pub struct Meta {
     pub(crate) layers: Layers,
     /// Fields that filters match on.
     pub(crate) key: Key,
+    /// What filters on other fields match.
+    pub(crate) rare: RareMatch,
     /// How it is treated.
     pub role: Role,
 }
 
 impl Meta {
-    /// A packet with all fields parsed; [`crate::Engine::meta`] parses only as far as its configuration
+    /// A packet with the fields of its key parsed; [`crate::Engine::meta`] parses as far as its configuration
     /// needs.
     #[inline]
     #[must_use]
     pub(crate) fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8], native_port: u16) -> Self {
         let (key, layers) = Key::of_frame(frame);
         let role = Role::of(&key, &layers, frame, native_port);
-        Self { handle, length: frame.len() as u32, arrived_ns, layers, key, role }
+        Self {
+            handle,
+            length: frame.len() as u32,
+            arrived_ns,
+            layers,
+            key,
+            rare: RareMatch::NONE,
+            role,
+        }
     }
 
     /// An ordinary packet of which only the length is known: sufficient if no filter and no content law needs its
@@ -40,7 +51,15 @@ impl Meta {
     #[must_use]
     pub fn opaque(handle: u32, arrived_ns: u64, length: u32) -> Self {
         let layers = Layers { l3: length, l4: length, payload: length, end: length };
-        Self { handle, length, arrived_ns, layers, key: Key::default(), role: Role::Ordinary }
+        Self {
+            handle,
+            length,
+            arrived_ns,
+            layers,
+            key: Key::default(),
+            rare: RareMatch::NONE,
+            role: Role::Ordinary,
+        }
     }
 }
 

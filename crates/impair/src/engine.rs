@@ -21,7 +21,7 @@ use weir_model::impairment::{
 };
 use weir_model::plan::Direction as Side;
 
-use crate::classify::{Classifier, OTHER};
+use crate::classify::{Classifier, OTHER, RareFilters};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
@@ -160,12 +160,30 @@ impl Engine {
         self.parses || self.classifier.needs_keys()
     }
 
+    /// A packet for filters on rare fields.
+    // Apart, so that packets of other configurations are not copied once more.
+    #[inline(never)]
+    fn meta_for(&self, filters: &RareFilters, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
+        let meta = Meta::of_frame(handle, arrived_ns, frame, self.native_port);
+        let role = self.exempt_role(meta.role);
+        Meta { rare: filters.matching(role, frame, &meta.key, &meta.layers), ..meta }
+    }
+
+    /// Position of a role among the exempt ones; `None` if laws apply to its frames.
+    #[inline]
+    fn exempt_role(&self, role: Role) -> Option<usize> {
+        role.exempt_place().filter(|_| self.exempts)
+    }
+
     /// A packet for [`step`](Self::step): parses `frame` as far as the configuration needs.
     #[inline]
     #[must_use]
     pub fn meta(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
         if self.needs_keys() {
-            return Meta::of_frame(handle, arrived_ns, frame, self.native_port);
+            return match self.classifier.rare() {
+                None => Meta::of_frame(handle, arrived_ns, frame, self.native_port),
+                Some(filters) => self.meta_for(filters, handle, arrived_ns, frame),
+            };
         }
         let role = Role::of_frame(frame, self.native_port);
         Meta { role, ..Meta::opaque(handle, arrived_ns, frame.len() as u32) }
@@ -289,9 +307,9 @@ impl Engine {
 
     #[inline]
     fn arrive(&mut self, meta: &Meta, dispositions: &mut Vec<Disposition>) {
-        let class = match meta.role.exempt_place().filter(|_| self.exempts) {
-            None => self.classifier.flow(&meta.key, meta.length, meta.arrived_ns),
-            Some(role) => match self.classifier.naming(role, &meta.key, meta.length) {
+        let class = match self.exempt_role(meta.role) {
+            None => self.classifier.flow(&meta.key, meta.length, meta.rare, meta.arrived_ns),
+            Some(role) => match self.classifier.naming(role, &meta.key, meta.length, meta.rare) {
                 OTHER => return self.pass_exempt(meta, dispositions),
                 class => class,
             },

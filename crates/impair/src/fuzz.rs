@@ -1,17 +1,22 @@
 //! Fuzz bodies: functions that take hostile bytes and check invariants.
 
+use std::sync::LazyLock;
+
+use crate::classify::{RareFilters, RareMatch};
 use crate::edit::EcnChange;
 use crate::key::Key;
 use crate::{Disposition, Edit, Engine, Meta, Verdict};
 use weir_laws::{Direction, DrawPosition, Philox};
-use weir_model::impairment::{Change, Checksum, Impairment};
+use weir_model::impairment::{Change, Checksum, Filter, Impairment};
 
-/// Checks that the layers of any frame are in order and inside it, and that any edit keeps its length.
+/// Checks that the layers of any frame are in order and inside it, that either a condition or its negation matches, and that any
+/// edit keeps its length.
 pub fn fuzz_frame(data: &[u8]) {
     let (choice, frame) = data.split_first().unwrap_or((&0, &[]));
     let (_, layers) = Key::of_frame(frame);
     assert!(layers.l3 <= layers.l4 && layers.l4 <= layers.payload && layers.payload <= layers.end);
     assert!(layers.end as usize <= frame.len());
+    check_filters(frame);
     let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
     let mut edited = frame.to_vec();
     let few = u32::from(choice >> 2);
@@ -45,6 +50,35 @@ pub fn fuzz_frame(data: &[u8]) {
         let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
         // With repair, each flip may also change two checksums; the ECN field has 2 bits and the checksum of its header.
         assert!(changed <= few + 48 + 16 + 18);
+    }
+}
+
+/// Checks that each condition on a rare field matches a frame, or else its negation does.
+fn check_filters(frame: &[u8]) {
+    type Make = fn(&str) -> Filter;
+    static PAIRS: LazyLock<Vec<[RareFilters; 2]>> = LazyLock::new(|| {
+        let conditions: [(Make, &str); 8] = [
+            (|c| Filter { tcp_flags: c.parse().ok(), ..Filter::default() }, "syn/syn,ack"),
+            (|c| Filter { icmp: c.parse().ok(), ..Filter::default() }, "3/4,8-11"),
+            (|c| Filter { icmpv6: c.parse().ok(), ..Filter::default() }, "1-128"),
+            (|c| Filter { fragment: c.parse().ok(), ..Filter::default() }, "first"),
+            (|c| Filter { inner_vlan: c.parse().ok(), ..Filter::default() }, "0-9"),
+            (|c| Filter { mpls_label: c.parse().ok(), ..Filter::default() }, "0-99999"),
+            (|c| Filter { bytes: c.parse().ok(), ..Filter::default() }, "00/01 at l4+13"),
+            (|c| Filter { bytes: c.parse().ok(), ..Filter::default() }, "00/01 at payload+3"),
+        ];
+        let filters = |filter: Filter| RareFilters::of(&[filter]);
+        let pair = |(filter, text): (Make, &str)| {
+            Some([filters(filter(text))?, filters(filter(&format!("not {text}")))?])
+        };
+        conditions.into_iter().map(|one| pair(one).expect("a rare field")).collect()
+    });
+    let (key, layers) = Key::of_frame(frame);
+    for pair in PAIRS.iter() {
+        let [is, is_not] = pair
+            .each_ref()
+            .map(|filters| filters.matching(None, frame, &key, &layers) != RareMatch::NONE);
+        assert!(is != is_not);
     }
 }
 
@@ -113,6 +147,13 @@ mod tests {
             let mut tagged = data.clone();
             tagged.splice(13..13, [0x81, 0x00, 0x00, 0x09]);
             replay(&[&tagged], 1000, fuzz_frame);
+            let mut stacked = data.clone();
+            stacked[24] = 6;
+            stacked.splice(13..13, [0x88, 0xa8, 0x60, 0x07, 0x81, 0x00, 0x00, 0x09]);
+            replay(&[&stacked], 1000, fuzz_frame);
+            let mut mpls = data.clone();
+            mpls.splice(13..15, [0x88, 0x47, 0x12, 0x34, 0x51, 0x40]);
+            replay(&[&mpls], 1000, fuzz_frame);
             let mut v6 = data[..13].to_vec();
             v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 44, 64]);
             v6.extend([0xfe; 32]);

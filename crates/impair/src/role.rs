@@ -1,6 +1,6 @@
 //! The role of a frame: an ordinary packet, control traffic of a Weir test, or a frame that a link needs to work.
 
-use weir_model::impairment::Filter;
+use weir_model::impairment::{Condition, Filter, MacPrefix};
 use weir_wire::datagram::looks_like_control;
 use weir_wire::ethernet::{ETHERTYPE, EthernetFrame};
 use weir_wire::packet::{ethertype, protocol};
@@ -101,11 +101,27 @@ impl Role {
     pub(crate) fn is_named_by(self, filter: &Filter) -> bool {
         match self {
             Role::Ordinary | Role::Control => false,
-            Role::Arp => filter.ethertype.is_some_and(|e| e.0 == ethertype::ARP),
-            Role::NeighborDiscovery => filter.protocol.is_some_and(|p| p.0 == protocol::ICMPV6),
-            Role::Bridge => filter.ethertype.is_some(),
+            Role::Arp => named(&filter.ethertype).is_some_and(|e| e.0 == ethertype::ARP),
+            Role::NeighborDiscovery => {
+                let is_protocol = named(&filter.protocol).is_some_and(|p| p.0 == protocol::ICMPV6);
+                is_protocol || named(&filter.icmpv6).is_some()
+            }
+            Role::Bridge => {
+                let groups = named(&filter.destination_mac);
+                // The mask covers the leading 44 bits.
+                let is_group = |to: &MacPrefix| {
+                    to.mask >> 4 == (1 << 44) - 1 && is_to_bridges(&to.address.to_be_bytes()[2..])
+                };
+                named(&filter.ethertype).is_some()
+                    || groups.is_some_and(|groups| groups.0.iter().any(is_group))
+            }
         }
     }
+}
+
+/// The values that a filter asks for; a negated condition names none.
+fn named<T>(condition: &Option<Condition<T>>) -> Option<&T> {
+    condition.as_ref()?.matching()
 }
 
 #[inline]
@@ -229,6 +245,15 @@ mod tests {
             ("ethertype = '0x88cc'", vec![Role::Bridge]),
             ("ethertype = 'ipv6'", vec![Role::Bridge]),
             ("protocol = 'icmpv6'", vec![Role::NeighborDiscovery]),
+            ("icmpv6 = '133-137'", vec![Role::NeighborDiscovery]),
+            ("destination_mac = '01:80:c2:00:00:0e'", vec![Role::Bridge]),
+            ("destination_mac = '01:80:c2:00:00:00/44'", vec![Role::Bridge]),
+            ("destination_mac = '01:80:c2:00:00:00/40'", vec![]),
+            ("destination_mac = '01:80:c2:00:00:10'", vec![]),
+            // A negated condition names nothing.
+            ("ethertype = 'not ipv4'", vec![]),
+            ("protocol = 'not tcp'", vec![]),
+            ("destination_mac = 'not 01:80:c2:00:00:0e'", vec![]),
             ("protocol = 'udp'", vec![]),
         ] {
             let all = Role::EXEMPT.into_iter().filter(|role| role.is_named_by(&filter(text)));

@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn impairments() {
         mutate(
-            b"schema = \"weir.impair/1\"\nseed = \"0x7\"\n[[flow]]\nname = \"v\"\nfilter = { source = \"10.0.0.0/8\", destination_port = \"1-9,20\", dscp = \"ef\", vlan = 3, length = 64 }\na_to_b = { loss = { gilbert_elliott = { loss_percentage = 2, mean_run = 4 } }, duplicate = { percentage = 1 }, rate = { bits = \"1M\", queue = \"9packets\" } }\nb_to_a = { delay = { uniform = { min = 0, max = \"5ms\" }, order = \"max\" }, content = { percentage = 1, region = \"l4\" }, order = [\"delay\"] }\n[[aggregate]]\nflows = [\"v\"]\n[[flow]]\nname = \"w\"\nboth = \"delay 4ms, loss 1%\"\n[other]\na_to_b = \"rate 1M\"\nb_to_a = { order = [\"loss\"] }\n",
+            b"schema = \"weir.impair/1\"\nseed = \"0x7\"\n[[flow]]\nname = \"v\"\nfilter = { source = \"10.0.0.0/8\", destination_port = \"1-9,20\", dscp = \"ef\", vlan = 3, length = 64 }\na_to_b = { loss = { gilbert_elliott = { loss_percentage = 2, mean_run = 4 } }, duplicate = { percentage = 1 }, rate = { bits = \"1M\", queue = \"9packets\" } }\nb_to_a = { delay = { uniform = { min = 0, max = \"5ms\" }, order = \"max\" }, content = { percentage = 1, region = \"l4\" }, order = [\"delay\"] }\n[[aggregate]]\nflows = [\"v\"]\n[[flow]]\nname = \"w\"\nfilter = { tcp_flags = \"syn/syn,ack\", icmp = \"3/4,8\", icmpv6 = \"not 133-137\", ecn = \"ce\", fragment = \"!later\", vlan_priority = 5, inner_vlan = \"1-9\", mpls_label = 16, source_mac = \"02:00:00:00:00:00/16\", destination_mac = \"01:00:00:00:00:00/01:00:00:00:00:00\", bytes = \"not 40/f0 at l4+12\" }\nboth = \"delay 4ms, loss 1%\"\n[other]\na_to_b = \"rate 1M\"\nb_to_a = { order = [\"loss\"] }\n",
             fuzz_impairment,
         );
     }

@@ -226,8 +226,34 @@ fn delay_begins_when_the_link_has_sent() {
     assert!(dispositions.iter().zip(1..).all(|(f, n)| f.at_ns == start + n * 1_004_000 + 20 * MS));
 }
 
+#[test]
+fn a_filter_on_a_rare_field_includes_exempt_frames_that_it_names() {
+    let source = "02:02:02:02:02:02".parse().ok();
+    let flow = |name: &str, ethertype: Option<&str>| ImpairFlow {
+        name: name.into(),
+        filter: Some(Filter {
+            source_mac: source.clone(),
+            ethertype: ethertype.and_then(|name| name.parse().ok()),
+            ..Filter::default()
+        }),
+        a_to_b: "loss 100%".parse().unwrap(),
+        ..ImpairFlow::default()
+    };
+    let mut config = both("loss 100%");
+    for (flows, expected) in [
+        (vec![flow("all", None)], Verdict::Forwarded),
+        (vec![flow("all", None), flow("arp", Some("arp"))], Verdict::Lost),
+    ] {
+        config.flows = flows;
+        let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+        let metas = [engine.meta(1, MS, &arp(None))];
+        assert_eq!(feed(&mut engine, &metas)[0].verdict, expected);
+    }
+}
+
 fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
-    let filter = Filter { destination_port: Some(Ranges(vec![(port, port)])), ..Filter::default() };
+    let filter =
+        Filter { destination_port: Some(Ranges(vec![(port, port)]).into()), ..Filter::default() };
     ImpairFlow {
         name: name.into(),
         filter: Some(filter),
@@ -390,7 +416,7 @@ fn a_filter_that_names_exempt_frames_includes_them() {
         a_to_b: "loss 100%".parse().unwrap(),
         ..ImpairFlow::default()
     };
-    let vlan = |n: u16| Some(Ranges(vec![(n.into(), n.into())]));
+    let vlan = |n: u16| Some(Ranges(vec![(n.into(), n.into())]).into());
     let arp_type = Some("arp".parse().unwrap());
     let mut config = both("loss 100%");
     config.flows = vec![

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::slot::Slot;
-use super::value::word_serde;
+use super::value::{whole, word_serde};
 use crate::ModelError;
 use crate::hex;
 use crate::law::Words;
@@ -19,7 +19,7 @@ pub const MAX_CHANGES: u32 = 64;
 /// Maximum ratio of bit errors: with more, nearly every byte is wrong.
 const MAX_BIT_ERROR_RATIO: f64 = 0.1;
 /// Maximum offset and length of the changed bytes.
-const MAX_OFFSET: u32 = 65_535;
+pub(super) const MAX_OFFSET: u32 = 65_535;
 
 const CHECKSUMS: [Checksum; 3] = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
 const REGIONS: [Region; 4] = [Region::L2, Region::L3, Region::L4, Region::Payload];
@@ -74,6 +74,12 @@ impl Region {
             Region::L4 => "l4",
             Region::Payload => "payload",
         }
+    }
+
+    /// Reads `REGION[+OFFSET]`.
+    pub(super) fn with_offset(text: &str) -> Option<(Self, u32)> {
+        let (region, offset) = text.split_once('+').unwrap_or((text, "0"));
+        Some((REGIONS.into_iter().find(|one| one.name() == region)?, whole(offset)?))
     }
 }
 
@@ -237,9 +243,7 @@ impl Content {
             Some((place, length)) => (place, Some(length.parse().ok()?)),
             None => (word, None),
         };
-        let (region, offset) = place.split_once('+').unwrap_or((place, "0"));
-        self.region = REGIONS.into_iter().find(|one| one.name() == region)?;
-        self.offset = offset.parse().ok()?;
+        (self.region, self.offset) = Region::with_offset(place)?;
         self.length = length;
         Some(())
     }

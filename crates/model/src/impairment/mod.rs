@@ -18,6 +18,7 @@ mod count;
 mod counters;
 mod delay;
 mod duplicate;
+mod filter;
 mod laws;
 mod loss;
 mod netem;
@@ -40,6 +41,7 @@ pub use count::{Count, CountLaw, Packets};
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
 pub use duplicate::Duplicate;
+pub use filter::*;
 pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use netem::Netem;
@@ -59,7 +61,7 @@ use serde::{Deserialize, Serialize};
 use crate::ModelError;
 use crate::document::{self, DocumentError};
 use crate::plan::{DEFAULT_PORT, Direction};
-use crate::units::{ByteSize, Dscp, Seed};
+use crate::units::{ByteSize, Seed};
 use profiles::Profile;
 
 /// The schema name of an impairment.
@@ -93,7 +95,7 @@ pub struct Impairment {
     #[schemars(title = "Queue memory")]
     pub memory: Option<ByteSize>,
     /// `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
-    /// they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
+    /// they are forwarded unchanged, except where a flow's filter names them by EtherType, protocol, ICMPv6 type or group address.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(title = "Impair ARP and control frames")]
     pub impair_arp: bool,
@@ -236,74 +238,6 @@ pub struct Aggregate {
     #[serde(skip_serializing_if = "Laws::is_nothing")]
     #[schemars(schema_with = "reading::one_way")]
     pub b_to_a: Laws,
-}
-
-/// Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(transform = crate::schema::in_order::<Filter>)]
-pub struct Filter {
-    /// Source address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Prefixes>,
-    /// Destination address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<Prefixes>,
-    /// IP protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Protocol>,
-    /// Source port of TCP, UDP and UDP-Lite.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_port: Option<Ranges>,
-    /// Destination port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination_port: Option<Ranges>,
-    /// Differentiated services code point.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "DSCP")]
-    pub dscp: Option<Dscp>,
-    /// VLAN identifier of the outermost tag, 0 to 4095.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "VLAN")]
-    pub vlan: Option<Ranges>,
-    /// EtherType after VLAN tags.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "EtherType")]
-    pub ethertype: Option<EtherType>,
-    /// Length of the frame in bytes, without check sequence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "Frame length", extend("x-unit" = "bytes"))]
-    pub length: Option<Ranges>,
-}
-
-impl Filter {
-    /// The filter with source and destination swapped, for the reverse direction.
-    #[must_use]
-    pub(crate) fn mirrored(&self) -> Filter {
-        let mut out = self.clone();
-        std::mem::swap(&mut out.source, &mut out.destination);
-        std::mem::swap(&mut out.source_port, &mut out.destination_port);
-        out
-    }
-
-    fn check(&self, at: &str) -> Result<(), ModelError> {
-        for (field, ranges, most) in [
-            ("source_port", &self.source_port, 65_535),
-            ("destination_port", &self.destination_port, 65_535),
-            ("vlan", &self.vlan, 4095),
-            ("length", &self.length, 1 << 20),
-        ] {
-            let high = ranges.iter().flat_map(|r| &r.0).map(|r| r.1).max();
-            if high.is_some_and(|high| high > most) {
-                return Err(ModelError::Field {
-                    field: format!("{at}.{field}"),
-                    given: high.unwrap_or_default().to_string(),
-                    accepted: format!("0 to {most}"),
-                });
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Default for Impairment {

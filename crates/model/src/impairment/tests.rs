@@ -39,7 +39,7 @@ fn the_documented_file() {
         Some(Constant(Span(40_000_000)))
     );
     let back = voice.filter(Direction::Reverse).unwrap();
-    assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)])));
+    assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)]).into()));
     assert_eq!(back.destination_port, None);
     assert_eq!(read.other.laws(Direction::Forward).rate.unwrap().bits, BitRate(100_000_000));
     assert_eq!(Impairment::parse(&read.to_toml().unwrap()).unwrap(), read);
@@ -242,7 +242,8 @@ fn a_preset_fills_the_empty_slots() {
 
 #[test]
 fn filters_of_each_side() {
-    let port = |n| Filter { destination_port: Some(Ranges(vec![(n, n)])), ..Filter::default() };
+    let port =
+        |n| Filter { destination_port: Some(Ranges(vec![(n, n)]).into()), ..Filter::default() };
     let (f, r) = (Direction::Forward, Direction::Reverse);
     let all = ImpairFlow::default();
     assert_eq!((all.filter(f), all.filter(r)), (Some(Filter::default()), Some(Filter::default())));

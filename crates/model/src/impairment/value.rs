@@ -9,11 +9,22 @@ use crate::ModelError;
 use crate::units::{ByteSize, Span};
 
 /// Maximum number of parts of a comma-separated list.
-const MAX_PARTS: usize = 64;
+pub(super) const MAX_PARTS: usize = 64;
+
+/// A value that is written as one word.
+pub(super) trait Word:
+    FromStr<Err = ModelError> + fmt::Display + schemars::JsonSchema
+{
+    /// What is accepted.
+    const FORM: &'static str;
+}
 
 /// Reads strings and whole numbers; writes a string.
 macro_rules! word_serde {
     ($name:ident, $form:expr, $examples:expr) => {
+        impl $crate::impairment::value::Word for $name {
+            const FORM: &'static str = $form;
+        }
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)

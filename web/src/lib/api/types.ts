@@ -1442,6 +1442,14 @@ export interface components {
          * @example 64K
          */
         ByteSize: string | number;
+        /**
+         * @description up to 64 bytes as hexadecimal digits, optionally with a mask, and where they are: 0a at l3+9, 40/f0 at l4+12, 00ff at l2 or 16 at payload; not before it negates it
+         * @example 0a at l3+9
+         * @example 40/f0 at l4+12
+         * @example 16 at payload
+         * @example not 0a at l3+9
+         */
+        BytesAtCondition: string | number;
         /** @description A calibration. */
         CalibrateJob: {
             /**
@@ -2767,11 +2775,12 @@ export interface components {
             etag?: string | null;
         };
         /**
-         * @description a DSCP code point 0 to 63 or its name
+         * @description a DSCP code point 0 to 63 or its name; not before it negates it
          * @example EF
          * @example 46
+         * @example not EF
          */
-        Dscp: string | number;
+        DscpCondition: string | number;
         /**
          * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
          *     the others is dropped or marked with the square of the probability.
@@ -2960,6 +2969,13 @@ export interface components {
          * @enum {string}
          */
         Ecn: "off" | "ect0" | "ect1";
+        /**
+         * @description ECN code points: not-ect, ect0, ect1, ce, or several such as ect0,ect1; not before it negates it
+         * @example ce
+         * @example ect0,ect1
+         * @example not ce
+         */
+        EcnCodePointsCondition: string | number;
         /** @description Datagrams that arrived by ECN codepoint (RFC 3168), duplicates included. */
         EcnCounts: {
             /**
@@ -3731,11 +3747,12 @@ export interface components {
          */
         EngineName: "sockets" | "xdp";
         /**
-         * @description an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc
+         * @description an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc; not before it negates it
          * @example ipv6
          * @example 0x88cc
+         * @example not ipv6
          */
-        EtherType: string | number;
+        EtherTypeCondition: string | number;
         /** @description One expectation. */
         Expectation: {
             /**
@@ -4056,38 +4073,99 @@ export interface components {
             /** @description Values; null is a gap. */
             y: (number | null)[];
         };
-        /** @description Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets. */
+        /**
+         * @description Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets. `not` before a value
+         *     negates it: `not 5060-5090`. A packet without a field matches no condition on it, and each negated one.
+         */
         Filter: {
+            /**
+             * @description Bytes at an offset from a layer, without padding: `0a/0f at l3+1`. The payload follows the header of TCP, UDP,
+             *     UDP-Lite or ICMP; of other protocols it is all of `l4`.
+             */
+            bytes?: components["schemas"]["BytesAtCondition"] | null;
             /** @description Destination address. */
-            destination?: components["schemas"]["Prefixes"] | null;
+            destination?: components["schemas"]["PrefixesCondition"] | null;
+            /**
+             * Destination MAC
+             * @description Destination MAC address.
+             */
+            destination_mac?: components["schemas"]["MacAddressesCondition"] | null;
             /** @description Destination port. */
-            destination_port?: components["schemas"]["Ranges"] | null;
+            destination_port?: components["schemas"]["RangesCondition"] | null;
             /**
              * DSCP
              * @description Differentiated services code point.
              */
-            dscp?: components["schemas"]["Dscp"] | null;
+            dscp?: components["schemas"]["DscpCondition"] | null;
+            /**
+             * ECN
+             * @description ECN code point of the IP header.
+             */
+            ecn?: components["schemas"]["EcnCodePointsCondition"] | null;
             /**
              * EtherType
              * @description EtherType after VLAN tags.
              */
-            ethertype?: components["schemas"]["EtherType"] | null;
+            ethertype?: components["schemas"]["EtherTypeCondition"] | null;
+            /** @description Fragments of IP datagrams: `any`, `first` or `later`. Of a whole datagram, only a negated condition matches. */
+            fragment?: components["schemas"]["FragmentsCondition"] | null;
+            /**
+             * ICMP
+             * @description ICMP type, or type and code, of IPv4.
+             */
+            icmp?: components["schemas"]["IcmpTypesCondition"] | null;
+            /**
+             * ICMPv6
+             * @description ICMPv6 type, or type and code.
+             */
+            icmpv6?: components["schemas"]["Icmpv6TypesCondition"] | null;
+            /**
+             * Inner VLAN
+             * @description VLAN identifier of the second tag, 0 to 4095.
+             */
+            inner_vlan?: components["schemas"]["RangesCondition"] | null;
+            /**
+             * Inner VLAN priority
+             * @description Priority code point (PCP) of the second tag, 0 to 7.
+             */
+            inner_vlan_priority?: components["schemas"]["RangesCondition"] | null;
             /**
              * Frame length
              * @description Length of the frame in bytes, without check sequence.
              */
-            length?: components["schemas"]["Ranges"] | null;
+            length?: components["schemas"]["RangesCondition"] | null;
+            /**
+             * MPLS label
+             * @description Label at the top of the MPLS stack, 0 to 1048575.
+             */
+            mpls_label?: components["schemas"]["RangesCondition"] | null;
             /** @description IP protocol. */
-            protocol?: components["schemas"]["Protocol"] | null;
+            protocol?: components["schemas"]["ProtocolCondition"] | null;
             /** @description Source address. */
-            source?: components["schemas"]["Prefixes"] | null;
+            source?: components["schemas"]["PrefixesCondition"] | null;
+            /**
+             * Source MAC
+             * @description Source MAC address.
+             */
+            source_mac?: components["schemas"]["MacAddressesCondition"] | null;
             /** @description Source port of TCP, UDP and UDP-Lite. */
-            source_port?: components["schemas"]["Ranges"] | null;
+            source_port?: components["schemas"]["RangesCondition"] | null;
+            /**
+             * TCP flags
+             * @description TCP flags that are set: `syn`, `syn,ack` (both). With a mask, the other flags of the mask are clear: `syn/syn,ack` is SYN
+             *     without ACK.
+             */
+            tcp_flags?: components["schemas"]["TcpFlagsCondition"] | null;
             /**
              * VLAN
              * @description VLAN identifier of the outermost tag, 0 to 4095.
              */
-            vlan?: components["schemas"]["Ranges"] | null;
+            vlan?: components["schemas"]["RangesCondition"] | null;
+            /**
+             * VLAN priority
+             * @description Priority code point (PCP) of the outermost tag, 0 to 7.
+             */
+            vlan_priority?: components["schemas"]["RangesCondition"] | null;
         };
         /** @description One finding about this host. */
         Finding: {
@@ -4425,6 +4503,13 @@ export interface components {
              */
             target: components["schemas"]["Span"];
         };
+        /**
+         * @description any, first or later; not before it negates it
+         * @example any
+         * @example later
+         * @example not any
+         */
+        FragmentsCondition: string | number;
         /** @description Gamma values: mean `shape`·`scale`, variance `shape`·`scale`². With a whole shape: Erlang. */
         Gamma: {
             /** @description Mean after clamping: values are multiplied by the factor that results in it, then clamped. Absent: 1. */
@@ -4663,6 +4748,22 @@ export interface components {
             /** @description Its name in the scenario, such as `a`; `local` for this machine outside of a lab. */
             role: string;
         };
+        /**
+         * @description ICMP types or TYPE/CODE: 8, 3/4, 0,8, or echo-reply, destination-unreachable, redirect, echo-request, time-exceeded, parameter-problem (at most 64 parts); not before it negates it
+         * @example echo-request
+         * @example 3/4
+         * @example 0,8
+         * @example not echo-request
+         */
+        IcmpTypesCondition: string | number;
+        /**
+         * @description ICMPv6 types or TYPE/CODE: 128, 1/4, 133-137, or destination-unreachable, packet-too-big, time-exceeded, parameter-problem, echo-request, echo-reply, router-solicitation, router-advertisement, neighbor-solicitation, neighbor-advertisement, redirect (at most 64 parts); not before it negates it
+         * @example packet-too-big
+         * @example 1/4
+         * @example 133-137
+         * @example not packet-too-big
+         */
+        Icmpv6TypesCondition: string | number;
         /** @description A flow of the emulator. */
         ImpairFlow: {
             /** @description Laws from A to B. */
@@ -4759,7 +4860,7 @@ export interface components {
             /**
              * Impair ARP and control frames
              * @description `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
-             *     they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
+             *     they are forwarded unchanged, except where a flow's filter names them by EtherType, protocol, ICMPv6 type or group address.
              */
             impair_arp?: boolean;
             /**
@@ -5533,6 +5634,14 @@ export interface components {
              */
             rows: components["schemas"]["LedgerRow"][];
         };
+        /**
+         * @description MAC addresses, optionally with a number of leading bits or a mask, such as 02:00:00:00:00:01, 02:00:00:00:00:00/16 or 01:00:00:00:00:00/01:00:00:00:00:00 (at most 64); not before it negates it
+         * @example 02:00:00:00:00:01
+         * @example 02:00:00:00:00:00/16
+         * @example 01:00:00:00:00:00/01:00:00:00:00:00
+         * @example not 02:00:00:00:00:01
+         */
+        MacAddressesCondition: string | number;
         /** @description The Mann–Whitney test of a figure, B against A. */
         MannWhitneyFigure: {
             /**
@@ -6103,11 +6212,12 @@ export interface components {
             reached: boolean;
         };
         /**
-         * @description addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)
+         * @description addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64); not before it negates it
          * @example 10.0.0.0/8
          * @example 2001:db8::1,fe80::/10
+         * @example not 10.0.0.0/8
          */
-        Prefixes: string | number;
+        PrefixesCondition: string | number;
         /** @description The result of a preview. */
         Preview: {
             /**
@@ -6325,12 +6435,13 @@ export interface components {
         /** @description The name of a profile that exists. */
         ProfileName: string;
         /**
-         * @description an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255
+         * @description an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255; not before it negates it
          * @example udp
          * @example tcp
          * @example 47
+         * @example not udp
          */
-        Protocol: string | number;
+        ProtocolCondition: string | number;
         /** @description Published figures in a CSV file with a header line. */
         PublishedColumns: {
             /** @description Axis → the value to which these figures belong, where the file has no column for it. */
@@ -6450,12 +6561,13 @@ export interface components {
             start_percentage: number;
         };
         /**
-         * @description a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)
+         * @description a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts); not before it negates it
          * @example 80
          * @example 5060-5090
          * @example 80,443
+         * @example not 80
          */
-        Ranges: string | number;
+        RangesCondition: string | number;
         /** @description A link of a limited rate with a queue before it. */
         Rate: {
             /**
@@ -8828,6 +8940,14 @@ export interface components {
             /** @description Whether timestamps were in use (12 bytes of options in each segment). */
             timestamps?: boolean | null;
         };
+        /**
+         * @description TCP flags of fin, syn, rst, psh, ack, urg, ece, cwr, ae that are set, optionally with a mask of the compared ones: syn, syn,ack, syn/syn,ack, none, 0x02/0x12; not before it negates it
+         * @example syn
+         * @example syn/syn,ack
+         * @example rst
+         * @example not syn
+         */
+        TcpFlagsCondition: string | number;
         /** @description TCP information at one moment. */
         TcpSample: {
             /**

@@ -91,9 +91,12 @@ fn impairment(laws: &str, touches: &LawScope) -> Result<Impairment, ModelError> 
         LawScope::Everything => Impairment::of_both(laws),
         LawScope::Test | LawScope::Port => {
             let port = matches!(touches, LawScope::Port)
-                .then(|| Ranges(vec![(TOUCHED_PORT.into(), TOUCHED_PORT.into())]));
-            let filter =
-                Filter { protocol: Some(Protocol(17)), source_port: port, ..Filter::default() };
+                .then(|| Ranges(vec![(TOUCHED_PORT.into(), TOUCHED_PORT.into())]).into());
+            let filter = Filter {
+                protocol: Some(Protocol(17).into()),
+                source_port: port,
+                ..Filter::default()
+            };
             let flow = ImpairFlow {
                 name: TEST.into(),
                 filter: Some(filter),
