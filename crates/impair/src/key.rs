@@ -180,6 +180,8 @@ impl Key {
                 _ => usize::MAX,
             },
             protocol::ICMP | protocol::ICMPV6 => 8,
+            // The common header (RFC 9260, section 3.1).
+            protocol::SCTP => 12,
             _ => 0,
         };
         if header > bytes.len() {
@@ -187,7 +189,7 @@ impl Key {
             return;
         }
         layers.payload = layers.l4 + header as u32;
-        if matches!(number, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
+        if matches!(number, protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::SCTP) {
             self.ports = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             self.has_ports = true;
         }
@@ -242,7 +244,7 @@ pub(crate) mod tests {
         #[test]
         fn the_fast_path_has_the_same_result(
             changes in prop::collection::vec((0usize..60, any::<u8>()), 0..4),
-            protocol in prop::sample::select(vec![1u8, 6, 17, 58, 136, 99]),
+            protocol in prop::sample::select(vec![1u8, 6, 17, 58, 132, 136, 99]),
             length in 0usize..60,
         ) {
             let mut frame = udp_frame((5000, 5060), &[0x55; 18]);
@@ -265,6 +267,18 @@ pub(crate) mod tests {
         assert_eq!((key.dscp, key.protocol, key.vlan), (46, 17, NO_VLAN));
         assert_eq!(key.source, 0xffff_0a00_0001);
         assert_eq!(layers, Layers { l3: 14, l4: 34, payload: 42, end: 47 });
+    }
+
+    #[test]
+    fn sctp_has_ports_where_its_common_header_is_complete() {
+        for (bytes, ports) in [(4, Some((9, 36412))), (3, None)] {
+            // The UDP header is the first eight bytes of SCTP's common header.
+            let mut frame = udp_frame((9, 36412), &[0; 8][..bytes]);
+            frame[23] = 132;
+            let (key, layers) = Key::of_frame(&frame);
+            assert_eq!(key.source_port().zip(key.destination_port()), ports);
+            assert_eq!(layers.payload, layers.end);
+        }
     }
 
     #[test]

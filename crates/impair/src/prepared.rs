@@ -48,14 +48,9 @@ impl Prepared {
                 return Err(collision(first, &flow.name, *hash));
             }
         }
-        let mut filters: Vec<Filter> = vec![];
-        let mut filtered = vec![];
-        for (flow, place) in config.flows.iter().zip(0..) {
-            if let Some(filter) = flow.filter(side(direction)) {
-                filters.push(filter);
-                filtered.push(place);
-            }
-        }
+        let filters = config.filters(side(direction)).into_iter();
+        let (filtered, filters): (Vec<u32>, Vec<Filter>) =
+            filters.map(|(place, filter)| (place as u32, filter)).unzip();
         let classifier = Classifier::new(&filters)?;
         Ok(Self { config, direction, hashes, classifier, filtered })
     }

@@ -228,7 +228,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(grouped.len(), 4, "{grouped:?}");
+        assert_eq!(grouped.len(), 5, "{grouped:?}");
         let plan = super::plan_schema();
         assert_eq!(plan["$defs"]["Connection"]["x-order"][0], "name");
     }

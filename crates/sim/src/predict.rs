@@ -47,6 +47,7 @@ pub fn predict(
         own.filter = Some(Filter::default());
         own.filter_a = None;
         own.filter_b = None;
+        own.filter_groups = vec![];
         alone.flows.push(own);
     }
     let mut engine = Engine::new(&alone, direction)?;

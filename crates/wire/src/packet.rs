@@ -44,6 +44,8 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
+    /// SCTP (RFC 9260).
+    pub const SCTP: u8 = 132;
     /// UDP-Lite (RFC 3828).
     pub const UDP_LITE: u8 = 136;
 }

@@ -142,6 +142,62 @@ fn address_resolution_is_impaired_only_on_request() {
     }
 }
 
+/// Counts what kernels send, by filters that parse packets further, and by a group of filters.
+#[test]
+fn filters_choose_handshakes_echoes_and_the_ports_of_a_group() {
+    let test = "filters_choose_handshakes_echoes_and_the_ports_of_a_group";
+    let Some(path) = Path::up(test, &["ping", "python3"]) else { return };
+    let file = path.file("filters.toml");
+    let text = r#"
+schema = "weir.impair/1"
+[[filter_group]]
+name = "two ports"
+filters = [{ protocol = "udp", destination_port = "7001" }, { bytes = "1b5a at l4+2", protocol = "udp", dscp = "not ef" }]
+[[flow]]
+name = "syn"
+filter = { tcp_flags = "syn/syn,ack" }
+[[flow]]
+name = "syn-ack"
+filter_b = { tcp_flags = "syn,ack" }
+[[flow]]
+name = "echo"
+filter = { icmp = "echo-request,echo-reply" }
+[[flow]]
+name = "echo6"
+filter = { icmpv6 = "echo-request,echo-reply" }
+[[flow]]
+name = "ports"
+filter_groups = ["two ports"]
+a_to_b = "loss every 2"
+"#;
+    std::fs::write(&file, text).unwrap();
+    let emulator = path.emulator(&["--config", file.to_str().unwrap()]);
+    let b = path.lab.host("b").unwrap();
+    for address in [b.ipv4.to_string(), b.ipv6.to_string()] {
+        path.tool("a", &["ping", "-c", "3", "-i", "0.1", &address]).good();
+    }
+    // Ports 7001 and 7002 of a group, 7003 of none; a handshake that is refused, without an answer of SYN and ACK.
+    let send = format!(
+        "import socket\nu = socket.socket(type=socket.SOCK_DGRAM)\n\
+         [u.sendto(b'x', ('{0}', port)) for port in (7001, 7001, 7002, 7002, 7003)]\n\
+         socket.socket().connect_ex(('{0}', 7001))",
+        b.ipv4
+    );
+    path.tool("a", &["python3", "-c", &send]).good();
+    let (report, _) = emulator.report();
+    let count = |name: &str, direction: &str, counter: &str| {
+        let flows = report["impairment"]["flows"].as_array().unwrap();
+        let is = |f: &&Value| f["name"] == name && f["direction"] == direction;
+        flows.iter().find(is).unwrap()["counters"][counter].as_u64().unwrap()
+    };
+    let received = |name: &str| ["forward", "reverse"].map(|d| count(name, d, "received_packets"));
+    assert_eq!(received("syn"), [1, 0], "{report}");
+    assert_eq!(received("syn-ack"), [0, 0]);
+    assert_eq!((received("echo"), received("echo6")), ([3, 3], [3, 3]));
+    assert_eq!(received("ports"), [4, 0]);
+    assert_eq!(count("ports", "forward", "lost_packets"), 2);
+}
+
 #[test]
 fn settings_are_restored_after_sigkill() {
     let test = "settings_are_restored_after_sigkill";

@@ -4,7 +4,9 @@ use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
 use weir_laws::flow_hash;
-use weir_model::impairment::{Filter, ImpairFlow, LossLaw, PacketFacts, Ranges, RunningDelay};
+use weir_model::impairment::{
+    Filter, FilterGroup, ImpairFlow, LossLaw, PacketFacts, Ranges, RunningDelay,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -264,6 +266,30 @@ fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
 
 fn to_port(handle: u32, at: u64, port: u16) -> Meta {
     Meta::of_frame(handle, at, &udp_frame((9, port), &[0; 100]), 9347)
+}
+
+#[test]
+fn a_flow_has_the_packets_of_its_filter_groups() {
+    let port = |port: u32| named("", port, "none").filter.unwrap();
+    let mut config = both("none");
+    config.filter_groups =
+        vec![FilterGroup { name: "group".into(), filters: vec![port(3), port(4)] }];
+    // The first flow wins, by whichever of its filters.
+    let voice =
+        ImpairFlow { filter_groups: vec!["group".into()], ..named("voice", 1, "loss 100%") };
+    config.flows = vec![named("video", 3, "none"), voice];
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    let metas: Vec<Meta> = (1..6).map(|n| to_port(n, MS, n as u16)).collect();
+    let dispositions = feed(&mut engine, &metas);
+    let lost = dispositions.iter().filter(|one| one.verdict == Verdict::Lost);
+    assert_eq!(lost.map(|one| one.handle).collect::<Vec<_>>(), [1, 4]);
+    // From B to A source and destination are swapped.
+    let mut engine = Engine::new(&config, Direction::Reverse).unwrap();
+    feed(&mut engine, &metas);
+    assert_eq!(engine.flows[1].counters.received_packets, 0);
+    let meta = Meta::of_frame(9, 2 * MS, &udp_frame((4, 9), &[0; 100]), 9347);
+    feed(&mut engine, &[meta]);
+    assert_eq!(engine.flows[2].counters.received_packets, 1);
 }
 
 #[test]

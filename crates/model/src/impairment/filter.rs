@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::value::{EtherType, Prefixes, Protocol, Ranges};
 use crate::ModelError;
+use crate::plan::Direction;
 use crate::units::Dscp;
 
 /// Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets. `not` before a value
@@ -25,18 +26,23 @@ use crate::units::Dscp;
 pub struct Filter {
     /// Source address.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub source: Option<Condition<Prefixes>>,
     /// Destination address.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub destination: Option<Condition<Prefixes>>,
     /// IP protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub protocol: Option<Condition<Protocol>>,
-    /// Source port of TCP, UDP and UDP-Lite.
+    /// Source port of TCP, UDP, UDP-Lite and SCTP.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub source_port: Option<Condition<Ranges>>,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub destination_port: Option<Condition<Ranges>>,
     /// TCP flags that are set: `syn`, `syn,ack` (both). With a mask, the other flags of the mask are clear: `syn/syn,ack` is SYN
     /// without ACK.
@@ -53,7 +59,7 @@ pub struct Filter {
     pub icmpv6: Option<Condition<Icmpv6Types>>,
     /// Differentiated services code point.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "DSCP")]
+    #[schemars(title = "DSCP", extend("x-group" = "what"))]
     pub dscp: Option<Condition<Dscp>>,
     /// ECN code point of the IP header.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +70,7 @@ pub struct Filter {
     pub fragment: Option<Condition<Fragments>>,
     /// VLAN identifier of the outermost tag, 0 to 4095.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(title = "VLAN")]
+    #[schemars(title = "VLAN", extend("x-group" = "what"))]
     pub vlan: Option<Condition<Ranges>>,
     /// Priority code point (PCP) of the outermost tag, 0 to 7.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,19 +105,21 @@ pub struct Filter {
     #[schemars(title = "Frame length", extend("x-unit" = "bytes"))]
     pub length: Option<Condition<Ranges>>,
     /// Bytes at an offset from a layer, without padding: `0a/0f at l3+1`. The payload follows the header of TCP, UDP,
-    /// UDP-Lite or ICMP; of other protocols it is all of `l4`.
+    /// UDP-Lite, SCTP (the common one) or ICMP; of other protocols it is all of `l4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Condition<BytesAt>>,
 }
 
 impl Filter {
-    /// The filter with source and destination swapped, for the reverse direction.
+    /// A filter that is written for A to B as packets of a direction have it: swapped for B to A.
     #[must_use]
-    pub(crate) fn mirrored(&self) -> Filter {
+    pub(super) fn seen_in(&self, direction: Direction) -> Filter {
         let mut out = self.clone();
-        std::mem::swap(&mut out.source, &mut out.destination);
-        std::mem::swap(&mut out.source_port, &mut out.destination_port);
-        std::mem::swap(&mut out.source_mac, &mut out.destination_mac);
+        if direction == Direction::Reverse {
+            std::mem::swap(&mut out.source, &mut out.destination);
+            std::mem::swap(&mut out.source_port, &mut out.destination_port);
+            std::mem::swap(&mut out.source_mac, &mut out.destination_mac);
+        }
         out
     }
 

@@ -104,6 +104,9 @@ pub struct Impairment {
     #[serde(default = "native_port", skip_serializing_if = "is_native_port")]
     #[schemars(title = "Port of Weir's servers", range(min = 1))]
     pub native_port: u16,
+    /// Filters under a name, for the flows that state it.
+    #[serde(rename = "filter_group", default, skip_serializing_if = "Vec::is_empty")]
+    pub filter_groups: Vec<FilterGroup>,
     /// The flows; a packet belongs to the first whose filter matches.
     #[serde(rename = "flow", default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<ImpairFlow>,
@@ -150,7 +153,8 @@ pub struct ImpairFlow {
     #[serde(skip_serializing_if = "is_both")]
     #[schemars(extend("x-group" = "what"))]
     pub direction: FlowDirection,
-    /// Filter of the flow's packets from A to B; from B to A source and destination are swapped.
+    /// Filter of the flow's packets from A to B; from B to A source and destination are swapped. Absent: all packets,
+    /// unless filter groups are stated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-group" = "what"))]
     pub filter: Option<Filter>,
@@ -162,6 +166,11 @@ pub struct ImpairFlow {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Other filter at B")]
     pub filter_b: Option<Filter>,
+    /// Names of filter groups: packets that any of their filters matches belong to the flow too. They are written for A to B and
+    /// swapped for B to A, as `filter` is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-group" = "what"))]
+    pub filter_groups: Vec<String>,
     /// A preset for the slots that the laws below leave empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -173,6 +182,16 @@ pub struct ImpairFlow {
     #[serde(skip_serializing_if = "Laws::is_nothing")]
     #[schemars(schema_with = "reading::one_way")]
     pub b_to_a: Laws,
+}
+
+/// Filters under a name, of which one must match.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterGroup {
+    /// Name, used once.
+    pub name: String,
+    /// The filters, at least one.
+    pub filters: Vec<Filter>,
 }
 
 /// Whether a flow's laws are applied; written as a boolean.
@@ -249,6 +268,7 @@ impl Default for Impairment {
             memory: None,
             impair_arp: false,
             native_port: DEFAULT_PORT,
+            filter_groups: vec![],
             flows: vec![],
             other: Other::default(),
             aggregates: vec![],
@@ -341,16 +361,18 @@ impl Impairment {
             return refuse("flow".into(), &self.flows.len().to_string(), "at most 65534 flows");
         }
         laws::check_tables("flow", self.tables())?;
+        let groups = self.check_filter_groups()?;
         let mut names = HashSet::new();
+        let mut filters = 0;
         for (i, flow) in self.flows.iter().enumerate() {
             let at = format!("flow[{i}]");
-            let printable = !flow.name.is_empty()
-                && flow.name.len() <= 64
-                && !flow.name.chars().any(char::is_control);
-            if !printable || flow.name == OTHER {
-                let given = format!("{:?}", flow.name);
-                let accepted = "1 to 64 printable characters, and not \"other\"";
-                return refuse(format!("{at}.name"), &given, accepted);
+            check_name(&at, &flow.name)?;
+            if flow.name == OTHER {
+                return refuse(
+                    format!("{at}.name"),
+                    OTHER,
+                    "another name: what no filter matches has it",
+                );
             }
             if !names.insert(flow.name.as_str()) {
                 return refuse(format!("{at}.name"), &flow.name, "a name used once");
@@ -362,6 +384,24 @@ impl Impairment {
             ] {
                 if let Some(filter) = filter {
                     filter.check(&format!("{at}.{field}"))?;
+                }
+            }
+            filters += 1;
+            for (n, name) in flow.filter_groups.iter().enumerate() {
+                let field = format!("{at}.filter_groups");
+                if flow.filter_groups[..n].contains(name) {
+                    return refuse(field, name, "a group named once");
+                }
+                match groups.get(name.as_str()) {
+                    Some(count) => filters += count,
+                    None => return refuse(field, name, "names of filter groups of this file"),
+                }
+                if filters > MAX_IMPAIR_FLOWS {
+                    return refuse(
+                        field,
+                        name,
+                        "at most 65534 filters of all flows, those of their groups included",
+                    );
                 }
             }
             check_profile(&at, flow.profile.as_deref())?;
@@ -378,6 +418,41 @@ impl Impairment {
             self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &places, &mut members)?;
         }
         Ok(())
+    }
+
+    /// The number of filters in each group.
+    fn check_filter_groups(&self) -> Result<HashMap<&str, usize>, ModelError> {
+        let mut counts = HashMap::new();
+        for (i, group) in self.filter_groups.iter().enumerate() {
+            let at = format!("filter_group[{i}]");
+            check_name(&at, &group.name)?;
+            if group.filters.is_empty() {
+                return refuse(format!("{at}.filters"), "none", "at least one filter");
+            }
+            for (n, filter) in group.filters.iter().enumerate() {
+                filter.check(&format!("{at}.filters[{n}]"))?;
+            }
+            if counts.insert(group.name.as_str(), group.filters.len()).is_some() {
+                return refuse(format!("{at}.name"), &group.name, "a name used once");
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The filters of a direction, each with the place of its flow, in the order in which they are tried.
+    #[must_use]
+    pub fn filters(&self, direction: Direction) -> Vec<(usize, Filter)> {
+        let groups: HashMap<&str, &FilterGroup> =
+            self.filter_groups.iter().map(|group| (group.name.as_str(), group)).collect();
+        let mut out = vec![];
+        for (place, flow) in self.flows.iter().enumerate().filter(|(_, f)| f.is_in(direction)) {
+            out.extend(flow.filter(direction).map(|filter| (place, filter)));
+            let named = flow.filter_groups.iter().filter_map(|name| groups.get(name.as_str()));
+            for filter in named.flat_map(|group| &group.filters) {
+                out.push((place, filter.seen_in(direction)));
+            }
+        }
+        out
     }
 
     /// The number of tables that all laws draw from.
@@ -443,6 +518,14 @@ impl Impairment {
     }
 }
 
+fn check_name(at: &str, name: &str) -> Result<(), ModelError> {
+    let is_short = (1..=64).contains(&name.len());
+    if is_short && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    refuse(format!("{at}.name"), &format!("{name:?}"), "1 to 64 printable characters")
+}
+
 fn check_profile(at: &str, name: Option<&str>) -> Result<(), ModelError> {
     match name {
         Some(name) if Profile::named(name).is_none() => {
@@ -464,26 +547,30 @@ impl ImpairFlow {
         resolved(own, self.profile.as_deref(), direction)
     }
 
-    /// The filter of a direction; `None` if the flow has no packets in it.
-    #[must_use]
-    pub fn filter(&self, direction: Direction) -> Option<Filter> {
-        let (outside, own) = match direction {
-            Direction::Forward => (FlowDirection::BToA, &self.filter_a),
-            Direction::Reverse => (FlowDirection::AToB, &self.filter_b),
+    /// Whether packets of a direction are tried.
+    fn is_in(&self, direction: Direction) -> bool {
+        self.direction
+            != match direction {
+                Direction::Forward => FlowDirection::BToA,
+                Direction::Reverse => FlowDirection::AToB,
+            }
+    }
+
+    /// The flow's own filter in a direction that it is in; `None` if only groups or the other side have filters.
+    fn filter(&self, direction: Direction) -> Option<Filter> {
+        let own = match direction {
+            Direction::Forward => &self.filter_a,
+            Direction::Reverse => &self.filter_b,
         };
-        if self.direction == outside {
-            return None;
-        }
         if own.is_some() {
             return own.clone();
         }
-        match (&self.filter, direction) {
-            (Some(filter), Direction::Forward) => Some(filter.clone()),
-            (Some(filter), Direction::Reverse) => Some(filter.mirrored()),
-            // A filter for one side only matches nothing on the other; without any filter all packets match.
-            (None, _) if self.filter_a.is_some() || self.filter_b.is_some() => None,
-            (None, _) => Some(Filter::default()),
+        if let Some(filter) = &self.filter {
+            return Some(filter.seen_in(direction));
         }
+        let is_all =
+            self.filter_a.is_none() && self.filter_b.is_none() && self.filter_groups.is_empty();
+        is_all.then(Filter::default)
     }
 }
 

@@ -38,7 +38,7 @@ fn the_documented_file() {
         voice.laws(Direction::Reverse).delay.unwrap().constant,
         Some(Constant(Span(40_000_000)))
     );
-    let back = voice.filter(Direction::Reverse).unwrap();
+    let back = &read.filters(Direction::Reverse)[0].1;
     assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)]).into()));
     assert_eq!(back.destination_port, None);
     assert_eq!(read.other.laws(Direction::Forward).rate.unwrap().bits, BitRate(100_000_000));
@@ -245,14 +245,75 @@ fn filters_of_each_side() {
     let port =
         |n| Filter { destination_port: Some(Ranges(vec![(n, n)]).into()), ..Filter::default() };
     let (f, r) = (Direction::Forward, Direction::Reverse);
+    let of = |flow: &ImpairFlow, direction| {
+        let group = |name: &str, ports: &[u32]| FilterGroup {
+            name: name.into(),
+            filters: ports.iter().map(|n| port(*n)).collect(),
+        };
+        let filter_groups = vec![group("two", &[8, 9]), group("one", &[7])];
+        let flows = vec![ImpairFlow { name: "a".into(), ..flow.clone() }];
+        let all = Impairment { filter_groups, flows, ..Impairment::default() };
+        all.check().unwrap();
+        all.filters(direction).into_iter().map(|(_, filter)| filter).collect::<Vec<_>>()
+    };
+    let back = |n| port(n).seen_in(r);
+    assert_eq!(back(1).source_port, port(1).destination_port);
     let all = ImpairFlow::default();
-    assert_eq!((all.filter(f), all.filter(r)), (Some(Filter::default()), Some(Filter::default())));
+    assert_eq!((of(&all, f), of(&all, r)), (vec![Filter::default()], vec![Filter::default()]));
     let own = ImpairFlow { filter: Some(port(1)), filter_b: Some(port(2)), ..all.clone() };
-    assert_eq!((own.filter(f), own.filter(r)), (Some(port(1)), Some(port(2))));
+    assert_eq!((of(&own, f), of(&own, r)), (vec![port(1)], vec![port(2)]));
     let only_a = ImpairFlow { filter_a: Some(port(1)), ..all.clone() };
-    assert_eq!((only_a.filter(f), only_a.filter(r)), (Some(port(1)), None));
-    let one_way = ImpairFlow { direction: FlowDirection::BToA, filter: Some(port(1)), ..all };
-    assert_eq!((one_way.filter(f), one_way.filter(r)), (None, Some(port(1).mirrored())));
+    assert_eq!((of(&only_a, f), of(&only_a, r)), (vec![port(1)], vec![]));
+    let one_way =
+        ImpairFlow { direction: FlowDirection::BToA, filter: Some(port(1)), ..all.clone() };
+    assert_eq!((of(&one_way, f), of(&one_way, r)), (vec![], vec![back(1)]));
+    // Groups add to the flow's own filter, in the order of their names.
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let groups = ImpairFlow { filter_groups: named(&["one", "two"]), ..all };
+    assert_eq!(of(&groups, f), [port(7), port(8), port(9)]);
+    assert_eq!(of(&groups, r), [back(7), back(8), back(9)]);
+    let both = ImpairFlow { filter: Some(port(1)), ..groups.clone() };
+    assert_eq!(of(&both, f), [port(1), port(7), port(8), port(9)]);
+    let at_a = ImpairFlow { filter_a: Some(port(1)), filter_groups: named(&["one"]), ..groups };
+    assert_eq!((of(&at_a, f), of(&at_a, r)), (vec![port(1), port(7)], vec![back(7)]));
+}
+
+#[test]
+fn filter_groups_are_checked_by_field() {
+    for (groups, names, field) in [
+        ("filters = []", "'g'", "filter_group[0].filters"),
+        ("filters = [{ vlan = 4096 }]", "'g'", "filter_group[0].filters[0].vlan"),
+        ("filters = [{}]", "'h'", "flow[0].filter_groups"),
+        ("filters = [{}]", "'g', 'g'", "flow[0].filter_groups"),
+        (
+            "filters = [{}]\n[[filter_group]]\nname = 'g'\nfilters = [{}]",
+            "'g'",
+            "filter_group[1].name",
+        ),
+    ] {
+        let text = format!(
+            "schema = 'weir.impair/1'\n[[filter_group]]\nname = 'g'\n{groups}\n[[flow]]\nname = 'f'\nfilter_groups = [{names}]\n"
+        );
+        let Err(ModelError::Document(error)) = Impairment::parse(&text) else { panic!("{field}") };
+        assert_eq!(error.field, field);
+    }
+    // 65 534 filters in all.
+    let group =
+        |name: &str| FilterGroup { name: name.into(), filters: vec![Filter::default(); 30_000] };
+    let flow = |name: &str| ImpairFlow {
+        name: name.into(),
+        filter_groups: vec!["g".into(), "h".into()],
+        ..ImpairFlow::default()
+    };
+    let mut all = Impairment {
+        filter_groups: vec![group("g"), group("h")],
+        flows: vec![flow("a")],
+        ..Impairment::default()
+    };
+    all.check().unwrap();
+    all.flows.push(flow("b"));
+    let Err(ModelError::Field { field, .. }) = all.check() else { panic!("accepted") };
+    assert_eq!(field, "flow[1].filter_groups");
 }
 
 #[test]

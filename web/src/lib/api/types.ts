@@ -4080,7 +4080,7 @@ export interface components {
         Filter: {
             /**
              * @description Bytes at an offset from a layer, without padding: `0a/0f at l3+1`. The payload follows the header of TCP, UDP,
-             *     UDP-Lite or ICMP; of other protocols it is all of `l4`.
+             *     UDP-Lite, SCTP (the common one) or ICMP; of other protocols it is all of `l4`.
              */
             bytes?: components["schemas"]["BytesAtCondition"] | null;
             /** @description Destination address. */
@@ -4148,7 +4148,7 @@ export interface components {
              * @description Source MAC address.
              */
             source_mac?: components["schemas"]["MacAddressesCondition"] | null;
-            /** @description Source port of TCP, UDP and UDP-Lite. */
+            /** @description Source port of TCP, UDP, UDP-Lite and SCTP. */
             source_port?: components["schemas"]["RangesCondition"] | null;
             /**
              * TCP flags
@@ -4166,6 +4166,13 @@ export interface components {
              * @description Priority code point (PCP) of the outermost tag, 0 to 7.
              */
             vlan_priority?: components["schemas"]["RangesCondition"] | null;
+        };
+        /** @description Filters under a name, of which one must match. */
+        FilterGroup: {
+            /** @description The filters, at least one. */
+            filters: components["schemas"]["Filter"][];
+            /** @description Name, used once. */
+            name: string;
         };
         /** @description One finding about this host. */
         Finding: {
@@ -4777,7 +4784,10 @@ export interface components {
             both?: string;
             /** @description Directions in which the filter is tried. */
             direction?: components["schemas"]["FlowDirection"];
-            /** @description Filter of the flow's packets from A to B; from B to A source and destination are swapped. */
+            /**
+             * @description Filter of the flow's packets from A to B; from B to A source and destination are swapped. Absent: all packets,
+             *     unless filter groups are stated.
+             */
             filter?: components["schemas"]["Filter"] | null;
             /**
              * Other filter at A
@@ -4789,6 +4799,11 @@ export interface components {
              * @description Replaces `filter` for packets that enter at B, without swapping.
              */
             filter_b?: components["schemas"]["Filter"] | null;
+            /**
+             * @description Names of filter groups: packets that any of their filters matches belong to the flow too. They are written for A to B and
+             *     swapped for B to A, as `filter` is.
+             */
+            filter_groups?: string[];
             /**
              * @description Name, used once; not `other`.
              * @default
@@ -4855,6 +4870,8 @@ export interface components {
         Impairment: {
             /** @description Groups of flows that share one link. */
             aggregate?: components["schemas"]["Aggregate"][];
+            /** @description Filters under a name, for the flows that state it. */
+            filter_group?: components["schemas"]["FilterGroup"][];
             /** @description The flows; a packet belongs to the first whose filter matches. */
             flow?: components["schemas"]["ImpairFlow"][];
             /**

@@ -11,4 +11,10 @@ export interface FlowRow {
 }
 
 /** Which packets a flow has. */
-export const filterOf = (row: FlowRow): string => (row.path === '/other' ? 'packets that no filter matches' : words(row.flow['filter']) || 'every packet');
+export function filterOf(row: FlowRow): string {
+  if (row.path === '/other') return 'packets that no filter matches';
+  const { filter, filter_a, filter_b, filter_groups } = row.flow;
+  const groups = Array.isArray(filter_groups) ? filter_groups.map((name) => `group ${String(name)}`) : [];
+  const sides = [filter_a && `at A: ${words(filter_a) || 'every packet'}`, filter_b && `at B: ${words(filter_b) || 'every packet'}`];
+  return [words(filter), ...sides, ...groups].filter(Boolean).join('; or ') || 'every packet';
+}

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::impairment::{ImpairFlow, Impairment};
+use crate::impairment::Impairment;
 
 fn read(filter: &str) -> Result<Filter, ModelError> {
     let text = format!("schema = 'weir.impair/1'\n[[flow]]\nname = 'f'\nfilter = {{ {filter} }}");
@@ -146,8 +146,7 @@ fn numbers_out_of_range_are_refused_by_field() {
 #[test]
 fn the_reverse_direction_swaps_mac_addresses() {
     let filter = read("source_mac = '02:00:00:00:00:01', tcp_flags = 'syn'").unwrap();
-    let flow = ImpairFlow { filter: Some(filter.clone()), ..ImpairFlow::default() };
-    let back = flow.filter(crate::plan::Direction::Reverse).unwrap();
+    let back = filter.seen_in(crate::plan::Direction::Reverse);
     assert_eq!((&back.source_mac, &back.destination_mac), (&None, &filter.source_mac));
     assert_eq!(back.tcp_flags, filter.tcp_flags);
 }
