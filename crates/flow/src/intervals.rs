@@ -114,8 +114,12 @@ impl<C: Default + Clone> IntervalLog<C> {
     /// The interval that contains a time: a closed one, or the current one.
     pub(crate) fn containing_mut(&mut self, at_ns: u64) -> &mut C {
         let ends_later =
-            |i: &usize| self.clock.and_then(|c| c.end_ns(*i)).is_some_and(|end_ns| at_ns < end_ns);
-        let index = (0..self.closed.len()).find(ends_later).unwrap_or(self.closed.len());
+            |i: usize| self.clock.and_then(|c| c.end_ns(i)).is_some_and(|end_ns| at_ns < end_ns);
+        let (mut index, mut end) = (0, self.closed.len());
+        while index < end {
+            let middle = index.midpoint(end);
+            (index, end) = if ends_later(middle) { (index, middle) } else { (middle + 1, end) };
+        }
         self.closed.get_mut(index).unwrap_or(&mut self.current)
     }
 

@@ -360,9 +360,9 @@ impl Sending {
         only.packets_per_second
     }
 
-    /// Stops it now.
-    pub fn stop(&mut self) {
-        self.stopped = true;
+    /// Stops it now. Returns whether it was stopped already.
+    pub fn stop(&mut self) -> bool {
+        std::mem::replace(&mut self.stopped, true)
     }
 
     /// Whether it was started.

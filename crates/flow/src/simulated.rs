@@ -43,7 +43,7 @@ fn run_sender(
 ) -> (Sending, Receiving) {
     let key = TagKey::for_flow(&[7; 16], spec.id);
     let mut ring = PayloadRing::new(spec.connection.content, 1, spec.max_payload() as usize);
-    let verify = spec.connection.verify.then(|| ring.clone());
+    let verify = spec.connection.verify.then(|| std::sync::Arc::new(ring.clone()));
     let mut receiving = Receiving::new(spec, key, 2 * SECOND, verify);
     receiving.set_clock(crate::SenderClock { offset_ns: offset as i64, ..Default::default() });
     receiving.start(clock);

@@ -1,10 +1,13 @@
 //! The receiving side of one stream flow: bytes by interval, and their verification if requested.
 
+use std::sync::Arc;
+
 use weir_model::record::{IntervalCount, Receiver, Sender};
 
 use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::StreamPool;
+use weir_stats::{Arrival, SequenceConfig, SequenceExtender, SequenceTracker};
 
 /// Counts of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +26,9 @@ pub struct StreamReceiving {
     has_parts: bool,
     first_ns: Option<u64>,
     last_ns: u64,
-    verify: Option<StreamPool>,
+    verify: Option<Arc<StreamPool>>,
+    /// Of requests that may be lost or copied on the way.
+    numbers: Option<Box<RequestNumbers>>,
     bit_errors: u64,
     verified_bytes: u64,
     ended: bool,
@@ -36,7 +41,7 @@ pub struct StreamReceiving {
 
 impl StreamReceiving {
     /// A receiver; `verify` holds the pool that the bytes are compared with.
-    pub fn new(verify: Option<StreamPool>) -> Self {
+    pub fn new(verify: Option<Arc<StreamPool>>) -> Self {
         StreamReceiving {
             bytes: 0,
             reads: 0,
@@ -44,6 +49,7 @@ impl StreamReceiving {
             first_ns: None,
             last_ns: 0,
             verify,
+            numbers: None,
             bit_errors: 0,
             verified_bytes: 0,
             ended: false,
@@ -67,24 +73,36 @@ impl StreamReceiving {
     /// Accounts for one read of `bytes`; `data` is its content if it was copied.
     #[inline]
     pub fn on_read(&mut self, bytes: usize, data: Option<&[u8]>, now_ns: u64) {
-        self.advance(now_ns);
-        self.first_ns.get_or_insert(now_ns);
-        self.last_ns = now_ns;
         if let (Some(pool), Some(data)) = (&self.verify, data) {
             self.bit_errors += pool.bit_errors(self.bytes, data);
             self.verified_bytes += data.len() as u64;
         }
-        self.bytes += bytes as u64;
+        self.add(bytes, now_ns);
         self.reads += 1;
-        self.log.current.bytes += bytes as u64;
         self.log.current.reads += 1;
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: usize, now_ns: u64) {
+        self.advance(now_ns);
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = now_ns;
+        self.bytes += bytes as u64;
+        self.log.current.bytes += bytes as u64;
+    }
+
+    /// Accounts for a request of `bytes` that may be lost or copied on the way: a copy is no further request. `low`: the
+    /// last bytes of its number.
+    pub fn on_request(&mut self, low: &[u8], bytes: usize, now_ns: u64) {
+        if self.numbers.get_or_insert_with(|| RequestNumbers::new(low.len())).is_first(low, now_ns)
+        {
+            self.on_read(bytes, None, now_ns);
+        }
     }
 
     /// Accounts for bytes of a transfer, which was counted as a read when it began.
     pub fn on_part(&mut self, bytes: usize, now_ns: u64) {
-        let reads = (self.reads, self.log.current.reads);
-        self.on_read(bytes, None, now_ns);
-        (self.reads, self.log.current.reads) = reads;
+        self.add(bytes, now_ns);
         self.has_parts = true;
     }
 
@@ -164,9 +182,13 @@ impl StreamReceiving {
     }
 
     /// The part of the record of a server that answers requests, which were counted as reads. `lossy`: they may be lost.
+    /// Where so many are lost in a row that their numbers are ambiguous, copies count as requests, and loss is unknown.
     pub fn report_requests(&self, buffer_bytes: Option<u64>, lossy: bool) -> Receiver {
         let mut out = self.report("respond", buffer_bytes);
-        let sent = self.sent_packets.filter(|_| lossy && self.log.omitted() == 0);
+        let is_whole = lossy && self.log.omitted() == 0;
+        let copies = self.numbers.as_ref().map_or(Some(0), |numbers| numbers.copies());
+        out.duplicate_packets = copies.filter(|_| is_whole);
+        let sent = self.sent_packets.filter(|_| is_whole && copies.is_some());
         out.lost_packets = sent.map(|sent| sent.saturating_sub(out.packets));
         let ratio = |lost: u64| sent.filter(|sent| *sent > 0).map(|sent| lost as f64 / sent as f64);
         out.loss_ratio = out.lost_packets.and_then(ratio);
@@ -227,14 +249,107 @@ impl StreamReceiving {
     }
 }
 
+/// The numbers of requests that may be lost or copied on the way.
+struct RequestNumbers {
+    extender: SequenceExtender,
+    tracker: SequenceTracker,
+    copies: u64,
+    is_ambiguous: bool,
+}
+
+impl RequestNumbers {
+    /// Of requests with `width` bytes of their numbers.
+    fn new(width: usize) -> Box<Self> {
+        Box::new(RequestNumbers {
+            extender: SequenceExtender::new(8 * width as u32),
+            tracker: SequenceTracker::new(SequenceConfig {
+                max_window_bytes: 16 << 10,
+                max_gaps: 0,
+                ..SequenceConfig::default()
+            }),
+            copies: 0,
+            is_ambiguous: false,
+        })
+    }
+
+    /// Whether a request has not arrived before; true for all once the numbers are ambiguous.
+    fn is_first(&mut self, low: &[u8], now_ns: u64) -> bool {
+        let low = low.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        let extended = self.extender.extend(low, 0);
+        self.is_ambiguous |= extended.ambiguous;
+        if self.is_ambiguous {
+            return true;
+        }
+        self.extender.accept(extended);
+        let is_copy = self.tracker.on_packet(extended.sequence, now_ns) == Arrival::Duplicate;
+        self.copies += u64::from(is_copy);
+        !is_copy
+    }
+
+    /// Copies of requests; `None` if they can't be told from requests.
+    fn copies(&self) -> Option<u64> {
+        (!self.is_ambiguous).then_some(self.copies)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CLOCK: IntervalClock =
+        IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 2_000_000_000 };
+
+    #[test]
+    fn parts_count_in_their_interval_and_are_no_reads() {
+        let mut r = StreamReceiving::new(None);
+        r.start(CLOCK);
+        for ms in 0..5000u64 {
+            match ms % 10 {
+                0 => r.on_read(0, None, ms * 1_000_000),
+                _ => r.on_part(100, ms * 1_000_000),
+            }
+        }
+        r.finish(5_000_000_000);
+        let counts: Vec<_> = r.interval_counts().iter().map(|i| (i.packets, i.bytes)).collect();
+        assert_eq!(counts, [(100, 90_000); 5]);
+        let report = r.report("copy", None);
+        assert_eq!((report.packets, report.bytes), (300, 270_000));
+    }
+
+    #[test]
+    fn copies_of_requests_hide_no_losses() {
+        for width in [1usize, 2, 8] {
+            let mut r = StreamReceiving::new(None);
+            r.start(IntervalClock { omit_ns: 0, ..CLOCK });
+            // Every tenth is lost, every fifth arrives twice, and the copy later than the next one.
+            let mut arrive = |n: u64| r.on_request(&n.to_be_bytes()[8 - width..], 10, n);
+            for n in (0..1000u64).filter(|n| n % 10 != 3) {
+                arrive(n);
+                if n % 5 == 1 {
+                    arrive(n - 1);
+                }
+            }
+            r.set_sent_packets(1000);
+            r.finish(1000);
+            let report = r.report_requests(None, true);
+            assert_eq!((report.packets, report.bytes, report.lost_packets), (900, 9000, Some(100)));
+            assert_eq!((report.duplicate_packets, report.loss_ratio), (Some(200), Some(0.1)));
+        }
+        // One byte is not enough for 100 losses in a row: nothing is said about loss.
+        let mut r = StreamReceiving::new(None);
+        (0..50).chain(150..300u64).for_each(|n| r.on_request(&[n as u8], 10, n));
+        r.set_sent_packets(300);
+        let report = r.report_requests(None, true);
+        assert_eq!(
+            (report.packets, report.lost_packets, report.duplicate_packets),
+            (200, None, None)
+        );
+    }
+
     #[test]
     fn omitted_bytes_are_left_out() {
         let mut r = StreamReceiving::new(None);
-        r.start(IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 2_000_000_000 });
+        r.start(CLOCK);
         for ms in 0..5000u64 {
             r.on_read(1000, None, ms * 1_000_000);
         }

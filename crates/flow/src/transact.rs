@@ -188,9 +188,9 @@ impl Transacting {
         }
     }
 
-    /// Stops sending requests; responses to those that were sent are still awaited.
-    pub fn stop(&mut self) {
-        self.sending.stop();
+    /// Stops sending requests; responses to those that were sent are still awaited. Returns whether it was stopped already.
+    pub fn stop(&mut self) -> bool {
+        self.sending.stop()
     }
 
     /// Changes the rate of an open loop.
@@ -405,7 +405,7 @@ impl Transacting {
         self.sending.transaction(now_ns);
         let is_reordered = self.last_answered.is_some_and(|last| number < last);
         self.last_answered = self.last_answered.max(Some(number));
-        if request.sent_ns >= self.counts_from_ns {
+        if is_counted {
             self.reordered += u64::from(is_reordered);
             let took = now_ns.saturating_sub(request.sent_ns) as i64;
             self.completed += 1;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, Receiving,
-    SenderClock, Sending, StreamPool, StreamReceiving, Supply, Transacting,
+    Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, Receiving, SenderClock, Sending,
+    StreamReceiving, Supply, Transacting,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
@@ -21,6 +21,7 @@ use crate::engine::{
     ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow, TransferRole,
     WorkerSlot, lock,
 };
+use crate::expected::Expected;
 use crate::log::PacketLog;
 use crate::server::SharedFile;
 use crate::session::Arrival;
@@ -31,7 +32,7 @@ use crate::transport::{
 };
 
 /// Parameters that both ends of a session know.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct SessionFacts {
     pub(crate) session: u64,
     pub(crate) key: [u8; 16],
@@ -43,6 +44,10 @@ pub(crate) struct SessionFacts {
     pub(crate) feedback_ns: u64,
     /// The far end does not announce the size of its datagrams: any size is received, and none counts as truncated.
     pub(crate) any_size: bool,
+    /// Number of flows, which share the memory for what arrives out of order.
+    pub(crate) flows: usize,
+    /// What receivers verify.
+    pub(crate) expected: Arc<Expected>,
 }
 
 impl SessionFacts {
@@ -238,14 +243,17 @@ impl Flow {
             echo,
         };
         let verifying = || {
-            let ring = || PayloadRing::new(content, facts.seed, spec.max_payload() as usize);
+            let ring = || facts.expected.ring(content, facts.seed, spec.max_payload() as usize);
             spec.connection.verify.then(ring)
+        };
+        let receiving = || {
+            let state = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
+            state.sharing_memory(facts.flows)
         };
         let part = if sends {
             let state = sending(&spec, key, facts.omit_ns, segmented, supply);
             let awaited = echo.map(|echo| {
-                let back = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
-                let back = Arc::new(Mutex::new(back.of_echo(echo.most_bytes())));
+                let back = Arc::new(Mutex::new(receiving().of_echo(echo.most_bytes())));
                 AwaitedEcho::new(back, facts.loss_threshold_ns)
             });
             slots.push(engine.add_sender(SendFlow {
@@ -278,7 +286,7 @@ impl Flow {
             let echo = back.map(|state| Returning { state, base_overflow });
             Part::DatagramSend { state, echo }
         } else {
-            let mut state = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
+            let mut state = receiving();
             if socket.counter().is_some() {
                 state = state.counted_elsewhere();
             }
@@ -343,7 +351,7 @@ impl Flow {
     ) -> Flow {
         let content = spec.connection.content;
         let receiving = || {
-            let pool = || StreamPool::new(content, facts.seed, 1 << 20);
+            let pool = || facts.expected.pool(content, facts.seed);
             Arc::new(Mutex::new(StreamReceiving::new(spec.connection.verify.then(pool))))
         };
         let (role, part) = if sends {
@@ -561,12 +569,12 @@ impl Flow {
     }
 
     fn stop_sender(&self, engine: &Engine) {
-        if let Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } = &self.part {
-            lock(state).stop();
-            self.poke(engine);
-        }
-        if let Part::Client { state } = &self.part {
-            lock(state).stop();
+        let was_stopped = match &self.part {
+            Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } => lock(state).stop(),
+            Part::Client { state } => lock(state).stop(),
+            _ => return,
+        };
+        if !was_stopped {
             self.poke(engine);
         }
     }

@@ -13,6 +13,7 @@ mod channel;
 mod client;
 mod engine;
 mod error;
+mod expected;
 mod flows;
 mod host;
 mod key;

@@ -228,6 +228,8 @@ impl End {
                 loss_threshold_ns: plan.loss_threshold.map_or(0, |t| t.0),
                 feedback_ns: 0,
                 any_size,
+                flows: plan.connections.len(),
+                expected: Arc::default(),
             },
             flows: vec![],
             events,

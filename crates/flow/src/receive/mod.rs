@@ -9,6 +9,7 @@ mod membership;
 mod report;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{
@@ -27,6 +28,11 @@ use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
 use crate::sizes::Sizes;
+
+/// Memory of all flows of a session for what arrives out of order: twice this, for numbers and for delays.
+const REORDERING_BYTES: usize = 64 << 20;
+/// Share of a flow among very many: numbers of 131 072 packets, and 1024 delays.
+const MIN_REORDERING_BYTES: usize = 16 << 10;
 
 pub use elsewhere::{Counted, Stated};
 pub use membership::MembershipReport;
@@ -150,7 +156,7 @@ pub struct Receiving {
     jitter_buffer_ns: Option<u64>,
     paced: bool,
     ipdv: Ipdv,
-    verify: Option<PayloadRing>,
+    verify: Option<Arc<PayloadRing>>,
     bit_errors: u64,
     /// Bytes of content that were compared.
     verified_bytes: u64,
@@ -229,12 +235,23 @@ impl Logged {
 }
 
 impl Receiving {
+    /// Limits the memory for what arrives out of order to the share of one of `flows`.
+    #[must_use]
+    pub fn sharing_memory(mut self, flows: usize) -> Self {
+        let bytes = (REORDERING_BYTES / flows.max(1)).max(MIN_REORDERING_BYTES);
+        if let Tracking::Full(tracker) | Tracking::Narrow(tracker, _) = &mut self.tracking {
+            tracker.limit_window(bytes);
+        }
+        self.ipdv.limit(bytes / 16);
+        self
+    }
+
     /// A receiver for `spec`. `verify`: the ring that payloads are compared with, if requested.
     pub fn new(
         spec: &FlowSpec,
         key: TagKey,
         loss_threshold_ns: u64,
-        verify: Option<PayloadRing>,
+        verify: Option<Arc<PayloadRing>>,
     ) -> Self {
         let sizes = Sizes::received(spec);
         let header = Header::new(spec.connection.header, sizes.min());
@@ -337,7 +354,7 @@ impl Receiving {
             }
             let delay = self.on_delay(&early);
             let interval = self.log.containing_mut(early.received_ns);
-            interval.delay_sum_ns += delay;
+            interval.delay_sum_ns = interval.delay_sum_ns.saturating_add(delay);
             interval.delays += 1;
         }
     }
@@ -687,7 +704,8 @@ impl Receiving {
             return;
         }
         let delay = self.on_delay(&timed);
-        self.log.current.delay_sum_ns += delay;
+        let sum_ns = &mut self.log.current.delay_sum_ns;
+        *sum_ns = sum_ns.saturating_add(delay);
         self.log.current.delays += 1;
     }
 
@@ -706,7 +724,7 @@ impl Receiving {
         {
             self.delay_intended
                 .get_or_insert_with(DelaySummary::new)
-                .record(delay + i64::from(late));
+                .record(delay.saturating_add(i64::from(late)));
         }
         delay
     }

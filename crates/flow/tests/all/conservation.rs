@@ -316,7 +316,7 @@ fn damaged_numbers_without_a_tag_are_refused_and_hide_no_good_ones() {
 #[test]
 fn a_stream_is_verified_at_its_position() {
     let pool = || StreamPool::new(Content::Random, 3, 4096);
-    let mut r = StreamReceiving::new(Some(pool()));
+    let mut r = StreamReceiving::new(Some(std::sync::Arc::new(pool())));
     let pool = pool();
     assert!(r.wants_bytes());
     r.start(IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });

@@ -481,7 +481,7 @@ fn late_and_long_datagrams_are_distinguished_from_good_ones() {
 fn verification_reads_every_byte_behind_the_header() {
     let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
     let mut ring = PayloadRing::new(Content::Random, 1, 100);
-    let mut r = Receiving::new(&s, key(), 2 * SECOND, Some(ring.clone()));
+    let mut r = Receiving::new(&s, key(), 2 * SECOND, Some(std::sync::Arc::new(ring.clone())));
     r.start(clock(0));
     let mut tx = Sending::new(&s, key(), 0, false);
     tx.start(0, clock(0));
@@ -508,7 +508,7 @@ fn verification_reads_every_byte_behind_the_header() {
         c.payload = Some(ByteSize(10).into());
     });
     let ring = PayloadRing::new(Content::Random, 1, 10);
-    let r = Receiving::new(&s, key(), 2 * SECOND, Some(ring));
+    let r = Receiving::new(&s, key(), 2 * SECOND, Some(std::sync::Arc::new(ring)));
     assert_eq!(r.report("", None, None).corrupted_packets, Some(0));
     let r = receiving("1000pps", |c| c.payload = Some(ByteSize(10).into()));
     assert_eq!(r.report("", None, None).corrupted_packets, None);
@@ -737,7 +737,7 @@ fn rates_are_over_as_many_gaps_as_packets() {
 fn no_figure_includes_the_omitted_start() {
     let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
     let mut ring = PayloadRing::new(Content::Random, 1, 100);
-    let mut r = Receiving::new(&s, key(), 20 * SECOND, Some(ring.clone()));
+    let mut r = Receiving::new(&s, key(), 20 * SECOND, Some(std::sync::Arc::new(ring.clone())));
     r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
     r.set_clock(SenderClock::default());
     let mut tx = Sending::new(&s, key(), 0, false);

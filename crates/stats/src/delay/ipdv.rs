@@ -23,6 +23,7 @@ const NONE: u64 = u64::MAX;
 pub struct Ipdv {
     /// Ring of (number, delay); its length is a power of two.
     recent: Vec<(u64, i64)>,
+    most: usize,
     /// Number of delays in the ring.
     stored: usize,
     /// Delays of numbers below this may have been dropped.
@@ -43,12 +44,18 @@ impl Ipdv {
     pub fn new() -> Self {
         Self {
             recent: vec![(NONE, 0); MIN_KEPT],
+            most: MAX_KEPT,
             stored: 0,
             floor: 0,
             absolute: Histogram::new(),
             sum: 0,
             omitted: 0,
         }
+    }
+
+    /// Limits the delays that are kept for neighbours that are still awaited: 16 bytes each.
+    pub fn limit(&mut self, most: usize) {
+        self.most = most.clamp(MIN_KEPT, MAX_KEPT);
     }
 
     /// Packet `seq` arrived with delay `delay_ns` (any clock offset). `tracker` must have recorded it
@@ -94,7 +101,7 @@ impl Ipdv {
             let lower = other.min(seq);
             let is_wanted = tracker.is_awaited(lower.saturating_sub(1))
                 || tracker.is_awaited(lower.saturating_add(1));
-            let max = MAX_KEPT.min(SLOTS_PER_DELAY * self.stored);
+            let max = self.most.min(SLOTS_PER_DELAY * self.stored);
             if !is_wanted || self.recent.len() >= max {
                 self.floor = self.floor.max(lower + 1);
                 if lower == seq {

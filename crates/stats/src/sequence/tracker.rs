@@ -197,6 +197,12 @@ impl SequenceTracker {
         }
     }
 
+    /// Limits the bitmap to `bytes`, at least its initial size.
+    pub fn limit_window(&mut self, bytes: usize) {
+        let bytes = bytes.clamp(self.window.bytes(), 1 << 32);
+        self.config.max_window_bytes = bytes.next_power_of_two();
+    }
+
     /// Sets the maximum number of packets, announced by the sender: numbers from `total` on are now
     /// implausible.
     pub fn announce_total(&mut self, total: u64) {

@@ -107,7 +107,7 @@ impl Inner {
         lock(&self.sessions).push(vec![]);
         let flow = Flow::datagrams(
             engine,
-            &SessionFacts { key, ..**facts },
+            &SessionFacts { key, ..(*facts).clone() },
             FlowSpec { id: number, ..(*spec).clone() },
             true,
             Arc::new(socket),

@@ -28,7 +28,7 @@ use weir_wire::frame::FrameError;
 use super::files::MAX_FILES;
 use super::groups::{self, Groups, JoinRequest};
 use super::live::Live;
-use super::session::{Session, Share};
+use super::session::{Session, Share, on_port};
 use super::{ServerEvent, Shared, SharedFile};
 use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
@@ -342,6 +342,8 @@ impl Task<'_> {
             loss_threshold_ns: open.loss_threshold_ns,
             feedback_ns: StatedRate::of(&open.plan, &specs).feedback_ns(),
             any_size: false,
+            flows: specs.len(),
+            expected: Arc::default(),
         };
         let files = match self.files(&specs, facts.session) {
             Ok(files) => files,
@@ -353,9 +355,9 @@ impl Task<'_> {
         let (events, mut flow_events) = mpsc::unbounded_channel();
         let now = shared.engine.clock().monotonic_ns();
         let session = Arc::new(Session::new(
-            facts,
+            facts.clone(),
             specs.clone(),
-            local.ip(),
+            local,
             self.peer,
             open.plan.bind,
             now,
@@ -514,9 +516,8 @@ impl Task<'_> {
                 priority: None,
                 ..transport.options(spec, sends(spec))
             };
-            let opening = pool.open(|port| {
-                TcpListener::open(SocketAddr::new(local.ip(), port), &options, 1024)
-            })?;
+            let opening =
+                pool.open(|port| TcpListener::open(on_port(local, port), &options, 1024))?;
             opened.tcp_port = opening.local_addr().map_err(|e| e.to_string())?.port();
             let opening = tokio::net::TcpListener::from_std(opening.into());
             listener = Some(opening.map_err(|e| e.to_string())?);
@@ -680,9 +681,10 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::StopFlow { flow }) => {
-                            for f in session.all().iter().filter(|f| flow.is_none_or(|id| id == f.spec.id)) {
-                                f.stop(&shared.engine);
-                            }
+                            let flows = flow.map_or_else(|| session.all(), |id| session.flow(id).into_iter().collect());
+                            flows.iter().for_each(|f| f.stop(&shared.engine));
+                            // All sessions share a thread.
+                            tokio::task::yield_now().await;
                         }
                         Ok(ClientMessage::SetRate { flow, rate }) => {
                             if let Some(f) = session.flow(flow) {

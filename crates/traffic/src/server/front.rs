@@ -331,6 +331,12 @@ impl Loop {
                 let Some((socket, _)) = self.sockets.remove(&token) else { return };
                 let _ = poller.remove(&socket);
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
+                    // What others sent before is no data of the flow.
+                    let mut stray = [0; 1];
+                    if (0..=MAX_STRAYS).all(|_| socket.recv_from(&mut stray).is_ok()) {
+                        let text = "server: others send to the port of the flow";
+                        return session.fail(hello.flow, text.into());
+                    }
                     let _ = socket.send(&ack);
                     session.attach_udp(&self.engine, hello.flow, socket);
                 }

@@ -207,7 +207,7 @@ impl Groups {
             return interface(name)
                 .map_err(|_| format!("interface {name}: this server has none of this name"));
         }
-        let local = session.local_ip.to_canonical();
+        let local = session.local_ip();
         let all = interfaces().map_err(|_| "this server's interfaces are unavailable")?;
         let has = |i: &Interface| i.addresses.iter().any(|a| a.address == local);
         let found = all.into_iter().find(has);
@@ -284,7 +284,7 @@ fn open(
     }
     let socket = UdpSocket::open(socket);
     let socket = Arc::new(socket.map_err(|e| format!("receiving from {group}: {e}"))?);
-    let facts = SessionFacts { key, ..session.facts };
+    let facts = SessionFacts { key, ..session.facts.clone() };
     let flow = Flow::datagrams(
         engine,
         &facts,

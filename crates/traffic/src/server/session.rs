@@ -42,7 +42,8 @@ pub(crate) struct Session {
     pub(crate) facts: SessionFacts,
     pub(crate) datagram_key: DatagramKey,
     pub(crate) specs: HashMap<u32, FlowSpec>,
-    pub(crate) local_ip: IpAddr,
+    /// The address that the client reached; a link-local one has its interface.
+    local: SocketAddr,
     pub(crate) peer: Address,
     /// The addresses from which the client announced to connect.
     sources: Option<SourceAddresses>,
@@ -57,6 +58,8 @@ pub(crate) struct Session {
     /// The program that counts the data of its flows, if any has engine `xdp`.
     xdp: Option<ReceiveEnd>,
     used: Mutex<HashSet<u32>>,
+    /// Flows that failed before they had a socket.
+    failed: Mutex<HashSet<u32>>,
     /// The files of flows that are to be stored.
     pub(crate) files: HashMap<u32, SharedFile>,
     clock: Mutex<Option<ClockState>>,
@@ -68,7 +71,7 @@ impl Session {
     pub(crate) fn new(
         facts: SessionFacts,
         specs: Vec<FlowSpec>,
-        local_ip: IpAddr,
+        local: SocketAddr,
         peer: Address,
         sources: Option<SourceAddresses>,
         opened_ns: u64,
@@ -81,7 +84,7 @@ impl Session {
             datagram_key: DatagramKey::for_session(&facts.key),
             facts,
             specs: specs.into_iter().map(|s| (s.id, s)).collect(),
-            local_ip,
+            local,
             peer,
             sources,
             opened_ns,
@@ -91,6 +94,7 @@ impl Session {
             probes_left: AtomicU32::new(MAX_PROBE_SOCKETS),
             log,
             xdp,
+            failed: Mutex::default(),
             used: Mutex::default(),
             files,
             clock: Mutex::new(None),
@@ -147,8 +151,7 @@ impl Session {
         }
         let sends = Self::sends(spec);
         self.set_options_of_sender(spec, &stream)?;
-        if let Some(label) =
-            ip.flow_label.filter(|_| sends && self.local_ip.to_canonical().is_ipv6())
+        if let Some(label) = ip.flow_label.filter(|_| sends && self.local_ip().is_ipv6())
             && stream.flow_label().ok().flatten() != Some(label)
         {
             let reason = "the server's system does not apply a flow label to accepted connections";
@@ -198,9 +201,16 @@ impl Session {
         Ok(())
     }
 
-    /// Fails a flow; the client gets the reason.
+    /// The address that the client reached.
+    pub(crate) fn local_ip(&self) -> IpAddr {
+        self.local.ip().to_canonical()
+    }
+
+    /// Fails a flow; the client gets the first reason.
     pub(crate) fn fail(&self, flow: u32, reason: String) {
-        let _ = self.events.send(FlowEvent::Failed(flow, reason));
+        if lock(&self.failed).insert(flow) {
+            let _ = self.events.send(FlowEvent::Failed(flow, reason));
+        }
     }
 
     /// Hands over a connection of one transaction to its flow. `share`: its part of the server's limit of flows.
@@ -234,7 +244,7 @@ impl Session {
         port: u16,
         peer: SocketAddr,
     ) -> weir_net::Result<UdpSocket> {
-        let bind = SocketAddr::new(self.local_ip, port);
+        let bind = on_port(self.local, port);
         let flow = self.specs.get(&flow).and_then(|s| Some((s, transport::datagrams(s)?)));
         let options = match flow {
             Some((spec, transport)) => {
@@ -252,7 +262,7 @@ impl Session {
         transport: &dyn DatagramTransport,
         port: u16,
     ) -> weir_net::Result<UdpSocket> {
-        let bind = SocketAddr::new(self.local_ip, port);
+        let bind = on_port(self.local, port);
         let options = transport.options(spec, bind, !Self::sends(spec), self.specs.len());
         UdpSocket::open(&options)
     }
@@ -269,9 +279,10 @@ impl Session {
         self.probes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// Whether a datagram flow has no socket yet.
+    /// Whether a datagram flow has no socket yet, and may get one.
     pub(crate) fn is_awaited(&self, flow: u32) -> bool {
         self.specs.get(&flow).is_some_and(|s| s.connection.transport.datagrams())
+            && !lock(&self.failed).contains(&flow)
             && !lock(&self.flows).contains_key(&flow)
     }
 
@@ -430,6 +441,12 @@ impl Session {
             flow.1.remove(engine);
         }
     }
+}
+
+/// An address with another port; a link-local one keeps its interface.
+pub(super) fn on_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 /// The client's clock in the form that receivers use.

@@ -266,11 +266,10 @@ pub(super) async fn run(
     };
     let patience_ns = probe_patience_ns(asked_at.elapsed());
     let stated = StatedRate::of(&config.plan, &specs);
-    let facts = facts(&config, &opened, loss_threshold_ns, &stated).ok_or_else(|| {
-        TrafficError::Protocol {
-            address: connected.remote,
-            reason: "a session without usable keys".into(),
-        }
+    let facts = facts(&config, &opened, loss_threshold_ns, &stated, specs.len());
+    let facts = facts.ok_or_else(|| TrafficError::Protocol {
+        address: connected.remote,
+        reason: "a session without usable keys".into(),
     })?;
 
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
@@ -291,10 +290,12 @@ pub(super) async fn run(
         let (specs, has_udp) =
             (specs.clone(), specs.iter().any(|s| s.connection.transport.datagrams()));
         let (sender, receiver) = tokio::sync::oneshot::channel();
+        let of_setup = facts.clone();
         std::thread::spawn(move || {
+            let facts = of_setup;
             let setup = Setup {
                 plan: &plan,
-                facts,
+                facts: facts.clone(),
                 opened: &opened,
                 server,
                 engine: &engine,
@@ -309,7 +310,15 @@ pub(super) async fn run(
             // Streams need no datagrams: where UDP is blocked, the test does not wait long for probes.
             let probe = |patience| {
                 let server = server.ip()?;
-                Probes::start(&plan, stated, facts, server, clock.clone(), meter.clone(), patience)
+                Probes::start(
+                    &plan,
+                    stated,
+                    facts.clone(),
+                    server,
+                    clock.clone(),
+                    meter.clone(),
+                    patience,
+                )
             };
             let (flows, probes) = if has_udp {
                 let flows = setup.flows(&specs);
@@ -510,6 +519,7 @@ fn facts(
     opened: &Opened,
     loss_threshold_ns: u64,
     stated: &StatedRate,
+    flows: usize,
 ) -> Option<SessionFacts> {
     let secret = |text: &str| crate::key::from_hex(text)?.try_into().ok();
     Some(SessionFacts {
@@ -521,6 +531,8 @@ fn facts(
         loss_threshold_ns,
         feedback_ns: stated.feedback_ns(),
         any_size: false,
+        flows,
+        expected: Arc::default(),
     })
 }
 

@@ -89,7 +89,7 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
     let [near, far] = [near, far].map(|stream| {
         Arc::new(Recording { stream, writes: Mutex::default(), reads: Mutex::default() })
     });
-    let pool = StreamPool::new(Content::Random, 7, 1 << 20);
+    let pool = Arc::new(StreamPool::new(Content::Random, 7, 1 << 20));
     let received = Arc::new(Mutex::new(StreamReceiving::new(Some(pool))));
     let role = StreamRole::Receive {
         state: received.clone(),

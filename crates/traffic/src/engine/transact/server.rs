@@ -126,7 +126,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         if signals.classify(&**socket, data, now) != Signal::Data || data.len() != request {
             return None;
         }
-        state.on_read(request, None, now);
+        state.on_request(&data[..number], request, now);
         let is_proved =
             response <= request || proof.as_ref().is_none_or(|proof| !proof.is_missing(now));
         let mut bytes = [0; 8];
