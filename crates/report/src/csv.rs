@@ -149,30 +149,14 @@ impl<W: Write> CsvWriter<W> {
         self.run_id.clone_from(&record.id);
         for flow in &record.flows {
             let mut cells = self.cells("summary");
-            put(&mut cells, "flow_id", &flow.id);
-            put(&mut cells, "flow_name", &flow.name);
-            put(&mut cells, "flow_transport", &flow.transport);
-            put(&mut cells, "flow_direction", &flow.direction);
-            put(&mut cells, "flow_host", &flow.host);
-            put(&mut cells, "flow_family", &flow.family);
-            put(&mut cells, "flow_source", &flow.source);
-            put(&mut cells, "flow_destination", &flow.destination);
-            put(&mut cells, "flow_payload_bytes", &flow.payload_bytes);
-            put(&mut cells, "flow_payload_law", &flow.payload_law);
-            put(&mut cells, "flow_spacing_law", &flow.spacing_law);
-            put(&mut cells, "flow_connect_seconds", &flow.connect_seconds);
-            put(&mut cells, "sender", &flow.sender);
-            put(&mut cells, "receiver", &flow.receiver);
-            put(&mut cells, "round_trip", &flow.round_trip);
-            put(&mut cells, "tcp", &flow.tcp);
+            put_parts(&mut cells, flow);
             self.write(&cells)?;
         }
         for direction in [Direction::Forward, Direction::Reverse] {
             if let Some(total) = record.direction(direction) {
                 let mut cells = self.cells("total");
                 put(&mut cells, "flow_direction", &direction);
-                put(&mut cells, "sender", &total.sender);
-                put(&mut cells, "receiver", &total.receiver);
+                put_parts(&mut cells, total);
                 self.write(&cells)?;
             }
         }
@@ -220,6 +204,17 @@ fn put<T: Serialize>(cells: &mut Cells, path: &str, value: &T) {
     });
 }
 
+/// Stores what [`flow_columns`] has columns for: own scalars after `flow_`, those of parts by their path.
+fn put_parts<T: Serialize>(cells: &mut Cells, value: &T) {
+    let parts = serde_json::to_value(value).unwrap_or_default();
+    for (key, value) in parts.as_object().into_iter().flatten() {
+        match value.is_object() {
+            true => put(cells, key, value),
+            false => put(cells, &format!("flow_{key}"), value),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +246,28 @@ mod tests {
         let lines = text.lines().filter(|l| l.starts_with("interval,"));
         let cells = lines.map(|l| l.split(',').collect::<Vec<_>>());
         cells.map(|c| (c[start].into(), c[packets].into())).collect()
+    }
+
+    #[test]
+    fn the_final_row_of_a_flow_has_every_figure_that_it_measured() {
+        use weir_model::record::{Flow, Transactions};
+        let transactions = Transactions { completed: 7, ..Transactions::default() };
+        let flow = Flow {
+            id: 3,
+            destination: "b".into(),
+            transactions: Some(transactions),
+            ..Flow::default()
+        };
+        let mut csv = CsvWriter::new(vec![]).unwrap();
+        csv.end(&Record { flows: vec![flow], ..Record::default() }).unwrap();
+        let text = std::str::from_utf8(&csv.out).unwrap();
+        let row: Vec<_> = text.lines().nth(1).unwrap().split(',').collect();
+        for (name, cell) in
+            [("flow_id", "3"), ("flow_destination", "b"), ("transactions_completed", "7")]
+        {
+            let column = CSV_COLUMNS.iter().position(|c| *c == name).unwrap();
+            assert_eq!(row[column], cell, "{name}");
+        }
     }
 
     #[test]
