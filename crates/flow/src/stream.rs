@@ -286,7 +286,7 @@ impl RequestNumbers {
         !is_copy
     }
 
-    /// Copies of requests; `None` if they can't be told from requests.
+    /// Copies of requests; `None` if they can't be distinguished from requests.
     fn copies(&self) -> Option<u64> {
         (!self.is_ambiguous).then_some(self.copies)
     }
@@ -335,7 +335,7 @@ mod tests {
             assert_eq!((report.packets, report.bytes, report.lost_packets), (900, 9000, Some(100)));
             assert_eq!((report.duplicate_packets, report.loss_ratio), (Some(200), Some(0.1)));
         }
-        // One byte is not enough for 100 losses in a row: nothing is said about loss.
+        // One byte is not enough for a burst of 100 losses: nothing is said about loss.
         let mut r = StreamReceiving::new(None);
         (0..50).chain(150..300u64).for_each(|n| r.on_request(&[n as u8], 10, n));
         r.set_sent_packets(300);

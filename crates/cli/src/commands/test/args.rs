@@ -29,7 +29,7 @@ use crate::key::KeyArgs;
     after_help = "Rates: K, M, G, T are powers of ten (10M, 10Mbit and 10Mbps are 10 000 000 bit/s).\n\
                   Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d.\n\
-                  Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not available, \
+                  Exit codes: 0 done, 1 a file was not stored whole, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not available, \
                   5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was \
                   measured is printed and stored)."
 )]

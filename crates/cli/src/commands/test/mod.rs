@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use weir_jobs::{EmulatorOnPath, Notice, TestJob};
 use weir_model::names::{Host, HostKind};
 use weir_model::plan::Direction;
-use weir_model::record::{Record, Status, SurroundingCommand};
+use weir_model::record::{Flow, ReceivedFile, Record, Status, SurroundingCommand};
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 use weir_runs::StoreError;
@@ -397,8 +397,24 @@ fn exit_code(record: &Record, stop: &Stop) -> i32 {
         Status::Interrupted => stop.reason().unwrap_or(StopReason::Interrupted).exit_code(),
         Status::Partial => 3,
         Status::Complete if record.verdict.as_ref().is_some_and(|v| !v.passed) => 1,
+        // What was to be stored is not whole.
+        Status::Complete if stored_files(record).any(|file| file.is_whole == Some(false)) => 1,
+        Status::Complete if is_unreachable(record) => 3,
         Status::Complete => 0,
     }
+}
+
+fn stored_files(record: &Record) -> impl Iterator<Item = &ReceivedFile> {
+    record.flows.iter().filter_map(|flow| flow.received_file.as_ref())
+}
+
+/// Whether nothing answered a test without a control connection, which would have failed.
+fn is_unreachable(record: &Record) -> bool {
+    let is_silent = |flow: &Flow| {
+        !flow.transport.has_server()
+            && flow.transactions.as_ref().is_some_and(|t| t.completed == 0 && t.failed > 0)
+    };
+    !record.flows.is_empty() && record.flows.iter().all(is_silent)
 }
 
 #[cfg(test)]

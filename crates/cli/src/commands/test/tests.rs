@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use clap::Parser;
-use weir_model::plan::Family;
-use weir_model::record::{Interval, IntervalCount, IntervalFlow, Record, Verdict};
+use weir_model::plan::{Family, TransportName};
+use weir_model::record::{Interval, IntervalCount, IntervalFlow, Record, Transactions, Verdict};
 
 use super::*;
 use crate::engine::TrafficError;
@@ -168,6 +168,28 @@ fn exit_codes_follow_the_record_and_the_signal() {
         0,
         "it had ended already"
     );
+}
+
+#[test]
+fn an_incomplete_file_and_a_silent_host_have_exit_codes() {
+    let code = |flow: Flow| {
+        let end = move |r: Record| Ok(Record { flows: vec![flow.clone()], ..r });
+        play("", &Stop::new(), two_intervals(end)).code
+    };
+    for (is_whole, expected) in [(Some(true), 0), (None, 0), (Some(false), 1)] {
+        let file = ReceivedFile { is_whole, ..ReceivedFile::default() };
+        assert_eq!(code(Flow { received_file: Some(file), ..Flow::default() }), expected);
+    }
+    for (transport, completed, failed, expected) in [
+        (TransportName::Icmp, 0, 3, 3),
+        (TransportName::Icmp, 1, 2, 0),
+        (TransportName::Icmp, 0, 0, 0),
+        (TransportName::Udp, 0, 3, 0),
+    ] {
+        let transactions = Transactions { completed, failed, ..Transactions::default() };
+        let transactions = Some(transactions);
+        assert_eq!(code(Flow { transport, transactions, ..Flow::default() }), expected);
+    }
 }
 
 /// A pipe whose reader has closed its end.
