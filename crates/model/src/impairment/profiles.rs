@@ -165,10 +165,16 @@ pub const PROFILES: [Profile; 20] = [
     },
 ];
 
+/// Common names of presets, and the presets.
+const ALIASES: [(&str, &str); 3] =
+    [("3g", "3g-average"), ("lte", "4g"), ("satellite", "geo-satellite")];
+
 impl Profile {
-    /// The preset of a name.
+    /// The preset of a name or an alias.
     #[must_use]
     pub(crate) fn named(name: &str) -> Option<&'static Profile> {
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name, |(_, of)| of);
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
@@ -199,6 +205,10 @@ mod tests {
                 let laws = line.parse::<Laws>().unwrap_or_else(|e| panic!("{}: {e}", profile.name));
                 assert_eq!(laws.to_string(), line, "{}", profile.name);
             }
+        }
+        for (alias, of) in ALIASES {
+            let preset = Profile::named(alias).unwrap_or_else(|| panic!("{alias}"));
+            assert_eq!(preset.name, of);
         }
         assert_eq!(Profile::named("6g"), None);
     }
