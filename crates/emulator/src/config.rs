@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_model::impairment::{Impairment, Laws};
+use weir_model::impairment::{Impairment, Laws, Prefix};
 use weir_model::plan::Direction;
 
 /// The type of link for both interfaces.
@@ -57,11 +57,23 @@ pub struct PacketTraceFiles {
     pub configurations: File,
 }
 
+/// This host's own traffic as the path to impair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The interface by which the traffic leaves and arrives.
+    pub interface: String,
+    /// The other hosts' addresses.
+    pub prefixes: Vec<Prefix>,
+}
+
 /// The configuration of an emulator.
 #[derive(Clone, Debug)]
 pub struct EmulatorConfig {
     /// Interface A, and interface B.
     pub interfaces: [String; 2],
+    /// Impair this host's own traffic instead of two interfaces. A is then this host, B the interface; `interfaces` names
+    /// them in the report.
+    pub local: Option<Local>,
     /// Which link.
     pub link: LinkMode,
     /// Flows and laws; the seed is in it.
@@ -95,6 +107,7 @@ impl EmulatorConfig {
     pub fn new(a: &str, b: &str, impairment: Impairment) -> Self {
         EmulatorConfig {
             interfaces: [a.to_owned(), b.to_owned()],
+            local: None,
             link: LinkMode::Auto,
             impairment,
             packet_trace: None,

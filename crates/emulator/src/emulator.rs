@@ -19,6 +19,7 @@ use crate::datapath::Datapath;
 use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Running, spawn};
 use crate::error::EmulatorError;
 use crate::interface_lock::InterfaceLock;
+use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
@@ -36,6 +37,8 @@ pub struct Emulator {
     supervisor: Option<JoinHandle<()>>,
     packet_trace: Option<PacketTrace>,
     watchdog: Option<Watchdog>,
+    /// Detached when the emulator receives no more packets.
+    local: Option<LocalPath>,
     /// Released last, after the interfaces are restored.
     locks: Vec<InterfaceLock>,
 }
@@ -49,12 +52,22 @@ impl std::fmt::Debug for Emulator {
 }
 
 impl Emulator {
-    /// Locks the two interfaces in the calling thread's network namespace and starts.
+    /// Locks the interfaces in the calling thread's network namespace and starts.
     ///
     /// # Errors
     /// [`EmulatorError::Refused`] with every reason; an invalid impairment; errors of the system. Nothing is left
     /// then.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        let Some(local) = config.local.clone() else { return Self::start_here(config) };
+        let (mut path, namespace) = LocalPath::create(&local, &config.interfaces, config.force)?;
+        let mut emulator = namespace.run_in(|| Self::start_here(config))??;
+        path.divert(&local)?;
+        emulator.local = Some(path);
+        Ok(emulator)
+    }
+
+    /// Starts between the two interfaces in the calling thread's network namespace.
+    fn start_here(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let [a, b] = &config.interfaces;
         for (interface, mut refusals) in refusals(a, b)? {
             if config.force {
@@ -219,6 +232,7 @@ impl Emulator {
             supervisor: None,
             packet_trace,
             watchdog,
+            local: None,
             locks: Vec::new(),
         };
         let supervisor = std::thread::Builder::new()
@@ -256,6 +270,7 @@ impl Emulator {
     /// restores the interfaces. `reason` goes into the report.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> EmulatorResult {
+        self.local.iter_mut().for_each(LocalPath::release);
         self.remote.drain();
         let mut directions = Vec::new();
         let mut error = None;
@@ -284,6 +299,7 @@ impl Emulator {
     }
 
     fn end(&mut self) {
+        self.local.iter_mut().for_each(LocalPath::release);
         self.remote.abort();
         for thread in std::mem::take(&mut self.threads) {
             let _ = thread.join();

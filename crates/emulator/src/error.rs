@@ -25,6 +25,8 @@ pub enum Refusal {
     Down,
     /// It carries no Ethernet frames.
     NotEthernet,
+    /// Packets of the session in which this program was started would be impaired: the peer's address, and the prefix.
+    SessionPrefix(String, String),
     /// Another emulator has it locked: its process, if known.
     InUse(Option<u32>),
 }
@@ -53,6 +55,7 @@ impl Refusal {
             Refusal::Upper(_, why) => why.code(),
             Refusal::Down => "interface-down",
             Refusal::NotEthernet => "not-ethernet",
+            Refusal::SessionPrefix(..) => "own-session",
             Refusal::InUse(_) => "interface-in-use",
         }
     }
@@ -77,6 +80,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::Down => f.write_str("it is down: set it up first (ip link set dev … up)"),
             Refusal::NotEthernet => f.write_str("it does not carry Ethernet frames"),
+            Refusal::SessionPrefix(peer, prefix) => {
+                write!(f, "{prefix} contains {peer}, from which your session comes")
+            }
             Refusal::InUse(Some(pid)) => write!(f, "it is in use by the emulator of process {pid}"),
             Refusal::InUse(None) => f.write_str("it is in use by another emulator"),
         }

@@ -47,6 +47,8 @@ mod frames;
 #[cfg(target_os = "linux")]
 mod interface_lock;
 mod lateness;
+#[cfg(target_os = "linux")]
+mod local;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod packet_trace;
 mod prediction;
@@ -65,7 +67,7 @@ mod supervisor;
 mod wanted;
 
 pub use alarm::{Alarm, AlarmKind, AlarmSelection, AlarmThresholds};
-pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
+pub use config::{EmulatorConfig, LinkMode, Local, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};

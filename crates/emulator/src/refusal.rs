@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+#[cfg(target_os = "linux")]
+use weir_model::impairment::Prefix;
 use weir_net::interface::{self, Interface};
 
 use crate::error::{EmulatorError, Refusal};
@@ -46,6 +48,41 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
         }
     }
     Ok(out)
+}
+
+/// Why packets of `this` to and from `prefixes` should not be impaired.
+#[cfg(target_os = "linux")]
+pub(crate) fn local_refusals(
+    this: &Interface,
+    prefixes: &[Prefix],
+) -> Result<Vec<Refusal>, EmulatorError> {
+    let mut reasons = judged(this, &interface::interfaces()?);
+    reasons.retain(|reason| !matches!(reason, Refusal::Addresses(_)));
+    if let Some(peer) = session_peer()
+        // Without a route the peer may still arrive there.
+        && interface::egress_interface(peer).map_or(true, |e| e.interface_index == this.index)
+    {
+        reasons.extend(session_prefix(peer, prefixes));
+    }
+    Ok(reasons)
+}
+
+/// The first of `prefixes` that contains the session's peer.
+#[cfg(target_os = "linux")]
+fn session_prefix(peer: IpAddr, prefixes: &[Prefix]) -> Option<Refusal> {
+    let peer = peer.to_canonical();
+    let prefix = prefixes.iter().find(|prefix| match (prefix.address, peer) {
+        (IpAddr::V4(prefix_address), IpAddr::V4(peer)) => {
+            let host_bits = u32::MAX.checked_shr(prefix.length.into()).unwrap_or(0);
+            u32::from(peer) & !host_bits == u32::from(prefix_address)
+        }
+        (IpAddr::V6(prefix_address), IpAddr::V6(peer)) => {
+            let host_bits = u128::MAX.checked_shr(prefix.length.into()).unwrap_or(0);
+            u128::from(peer) & !host_bits == u128::from(prefix_address)
+        }
+        _ => false,
+    })?;
+    Some(Refusal::SessionPrefix(peer.to_string(), prefix.to_string()))
 }
 
 /// Interfaces whose packets cross this one: those on top of it (a VLAN, a macvlan), its bridge or bond, and those on
@@ -208,6 +245,27 @@ mod tests {
         assert_eq!(why.code(), "has-addresses");
         assert!(why.to_string().contains("i7"), "{why}");
         assert!(why.may_be_forced());
+    }
+
+    #[test]
+    fn a_prefix_with_the_peer_of_the_session_is_refused() {
+        let of = |peer: &str, prefixes: &[&str]| {
+            let prefixes: Vec<Prefix> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+            session_prefix(peer.parse().unwrap(), &prefixes)
+        };
+        let named = |peer: &str, prefix: &str| {
+            let refusal = Refusal::SessionPrefix(peer.into(), prefix.into());
+            assert!(refusal.may_be_forced());
+            Some(refusal)
+        };
+        let two = ["198.51.100.0/24", "203.0.113.0/25"];
+        assert_eq!(of("203.0.113.7", &two), named("203.0.113.7", "203.0.113.0/25"));
+        assert_eq!(of("::ffff:203.0.113.7", &two), named("203.0.113.7", "203.0.113.0/25"));
+        assert_eq!(of("203.0.113.128", &two), None);
+        assert_eq!(of("192.0.2.1", &["0.0.0.0/0"]), named("192.0.2.1", "0.0.0.0/0"));
+        assert_eq!(of("2001:db8::1", &["0.0.0.0/0"]), None);
+        assert_eq!(of("2001:db8::1", &["2001:db8::/32"]), named("2001:db8::1", "2001:db8::/32"));
+        assert_eq!(of("2001:db9::1", &["2001:db8::/32"]), None);
     }
 
     #[test]

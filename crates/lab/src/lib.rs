@@ -28,5 +28,8 @@ pub use absent::{JoinedLab, Lab, Registry, runtime_directory};
 pub use error::{Error, ErrorClass};
 pub use host::Host;
 #[cfg(target_os = "linux")]
-pub use linux::{JoinedLab, Lab, Registry, fuzz, hold, place_of_this_program, runtime_directory};
+pub use linux::{
+    Cable, JoinedLab, Lab, Registry, fuzz, hold, namespace_with_cables, place_of_this_program,
+    runtime_directory,
+};
 pub use spec::{LabName, LabSpec, MAX_HOSTS, Topology, side_of};

@@ -1,4 +1,4 @@
-// What the two programs of a flow share: the helpers that they call, the frame's layout, and the tag of the data header.
+// What the programs share: the helpers that they call, the frame's layout, and the tag of the data header.
 //
 // Compiled by scripts/bpf.sh. The loader (link/src/bpf.rs) gets the instructions alone, and replaces each placeholder of
 // a map by the map's descriptor.

@@ -16,11 +16,14 @@ const BPF_PROG_TEST_RUN: i64 = 10;
 const BPF_LINK_CREATE: i64 = 28;
 const BPF_MAP_TYPE_HASH: u32 = 1;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_MAP_TYPE_LPM_TRIE: u32 = 11;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
+const BPF_TCX_EGRESS: u32 = 47;
+const BPF_F_NO_PREALLOC: u32 = 1;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 const XDP_DROP: i32 = 1;
@@ -206,20 +209,32 @@ pub(crate) struct Map {
 impl Map {
     /// A hash table of up to `entries` entries.
     pub(crate) fn hash(key_words: usize, value_words: usize, entries: u32) -> io::Result<Self> {
-        Map::new(BPF_MAP_TYPE_HASH, 8 * key_words, value_words, entries)
+        Map::new(BPF_MAP_TYPE_HASH, 0, 8 * key_words, value_words, entries)
     }
 
     /// An array of `entries` entries of zeros.
     pub(crate) fn array(value_words: usize, entries: u32) -> io::Result<Self> {
-        Map::new(BPF_MAP_TYPE_ARRAY, 4, value_words, entries)
+        Map::new(BPF_MAP_TYPE_ARRAY, 0, 4, value_words, entries)
     }
 
-    fn new(kind: u32, key_bytes: usize, value_words: usize, entries: u32) -> io::Result<Self> {
+    /// A trie of up to `entries` prefixes. The first four bytes of a key are the number of its bits that follow.
+    pub(crate) fn trie(key_words: usize, value_words: usize, entries: u32) -> io::Result<Self> {
+        Map::new(BPF_MAP_TYPE_LPM_TRIE, BPF_F_NO_PREALLOC, 8 * key_words, value_words, entries)
+    }
+
+    fn new(
+        kind: u32,
+        flags: u32,
+        key_bytes: usize,
+        value_words: usize,
+        entries: u32,
+    ) -> io::Result<Self> {
         let fd = Attributes::new()
             .word(0, kind)
             .word(4, key_bytes as u32)
             .word(8, 8 * value_words as u32)
             .word(12, entries)
+            .word(16, flags)
             .call_for_descriptor(BPF_MAP_CREATE)?;
         Ok(Map { fd, key_bytes, value_words })
     }
@@ -258,6 +273,31 @@ pub(crate) fn index(number: u32) -> [u64; 1] {
 /// Loads an XDP program from compiled instructions, whose placeholders (`bpf/flow.h`) stand for `maps`.
 pub(crate) fn load_compiled(instructions: &[u8], maps: &[&Map]) -> io::Result<OwnedFd> {
     load(BPF_PROG_TYPE_XDP, BPF_XDP, &linked(instructions, maps)?)
+}
+
+/// Which frames of an interface a tcx program gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// Received ones, before this host's stack.
+    Ingress,
+    /// Sent ones, before the queueing discipline.
+    Egress,
+}
+
+/// Loads a tcx program from compiled instructions, as [`load_compiled`], and attaches it to an interface, after other
+/// programs there. Needs Linux 6.6.
+pub(crate) fn attach_tcx(
+    instructions: &[u8],
+    maps: &[&Map],
+    interface: u32,
+    hook: Hook,
+) -> io::Result<Attachment> {
+    let attach_type = match hook {
+        Hook::Ingress => BPF_TCX_INGRESS,
+        Hook::Egress => BPF_TCX_EGRESS,
+    };
+    let program = load(BPF_PROG_TYPE_SCHED_CLS, attach_type, &linked(instructions, maps)?)?;
+    attach(&program, interface, attach_type, 0)
 }
 
 /// Compiled instructions with the descriptors of `maps` in place of their placeholders: constants whose lower half is

@@ -36,6 +36,8 @@ pub mod fuzz;
 mod link;
 #[cfg(target_os = "linux")]
 pub mod live;
+#[cfg(target_os = "linux")]
+pub mod local;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod open;

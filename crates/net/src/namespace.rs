@@ -38,7 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use child::{ChildSetup, ClockOffset};
-pub use create::{NamespaceOptions, NamespaceParts, create, enter_user_namespace};
+pub use create::{NamespaceOptions, NamespaceParts, create, enter_user_namespace, route_socket};
 pub use link::LinkControl;
 pub(crate) use link::{interface_ioctl, interface_name, request_for, set_feature_bit};
 pub(crate) use process::signal_group;

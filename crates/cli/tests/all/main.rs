@@ -26,6 +26,7 @@ mod hooks;
 mod impair;
 mod impair_exec;
 mod impair_faults;
+mod impair_local;
 mod impaired;
 mod jobs;
 mod kernel;

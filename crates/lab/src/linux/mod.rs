@@ -1,5 +1,6 @@
 //! Labs made of network namespaces.
 
+mod cables;
 mod directory;
 mod entry;
 #[doc(hidden)]
@@ -10,6 +11,7 @@ mod netlink;
 mod registry;
 mod wiring;
 
+pub use cables::{Cable, namespace_with_cables};
 pub use directory::runtime_directory;
 pub use holder::hold;
 pub use lab::{Lab, place_of_this_program};

@@ -177,7 +177,7 @@ fn cut_offloads(control: &LinkControl, link: &str) -> Result<(), Error> {
 }
 
 /// The kernel announces a new link's carrier by a work queue; packets sent before that are lost.
-fn await_up(route: &mut Route, link: &str) -> Result<(), Error> {
+pub(super) fn await_up(route: &mut Route, link: &str) -> Result<(), Error> {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !route.link(link)?.is_up {
         if Instant::now() > deadline {

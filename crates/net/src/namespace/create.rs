@@ -45,6 +45,18 @@ pub fn create(options: &[NamespaceOptions]) -> Result<Vec<NamespaceParts>, Error
     }
 }
 
+/// A blocking NETLINK_ROUTE socket of the calling thread's namespace; reads give up after 5 s.
+///
+/// # Errors
+/// The kernel refused.
+pub fn route_socket() -> Result<OwnedFd, Error> {
+    let fd = raw::route_socket().map_err(|errno| {
+        Error::new("open", "routing socket", io::Error::from_raw_os_error(errno))
+    })?;
+    // SAFETY: the descriptor is new and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Moves the calling process into a new user namespace as its root, so that an ordinary user may then create and
 /// enter network namespaces with threads.
 ///

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use weir_emulator::{AlarmKind, AlarmSelection, LinkMode};
 use weir_model::ModelError;
-use weir_model::impairment::{Impairment, Laws, Netem, Other};
+use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix};
 use weir_model::units::{ByteSize, Seed, Span};
 
 use crate::commands::values;
@@ -120,7 +120,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -145,7 +145,7 @@ pub(crate) struct LawArgs {
     /// Laws of both directions in the words and units of tc's netem; prints their translation, and how it differs from netem
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["both", "a_to_b", "b_to_a"])]
     pub(crate) netem: Option<Netem>,
-    /// A preset for directions without laws above; A is the client's side (`weir profiles`)
+    /// A preset for directions without laws above; A is the client's side (`weir profiles`; also 3g, lte, satellite)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Read flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
@@ -246,14 +246,20 @@ fn read(path: &PathBuf) -> Result<(Impairment, bool), CliError> {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Interface A
-    #[arg(value_name = "A", required_unless_present = "pcap_in", requires = "b")]
+    #[arg(value_name = "A", required_unless_present_any = ["pcap_in", "local"])]
     pub(crate) a: Option<String>,
     /// Interface B
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", required_unless_present_any = ["pcap_in", "local"])]
     pub(crate) b: Option<String>,
     /// Laws of both directions, as for --both, in one word or several
-    #[arg(value_name = "LAWS", num_args = 1.., requires = "b", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
+    #[arg(value_name = "LAWS", num_args = 1.., conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
     line: Vec<String>,
+    /// Impair this host's own traffic on an interface instead, without a second one: A is this host, B the interface
+    #[arg(long, value_name = "INTERFACE", requires = "to", conflicts_with = "pcap_in")]
+    pub(crate) local: Option<String>,
+    /// With --local: addresses of other hosts (203.0.113.0/24); traffic with them is impaired, all other is untouched
+    #[arg(long, value_name = "PREFIX", requires = "local", value_delimiter = ',', action = clap::ArgAction::Append)]
+    pub(crate) to: Vec<Prefix>,
     #[command(flatten)]
     pub(crate) laws: LawArgs,
     /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
@@ -314,8 +320,20 @@ impl RunArgs {
     /// The impairment that the flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
         let mut laws = self.laws.clone();
-        if !self.line.is_empty() {
-            laws.both = Some(of_line(&self.line.join(" "))?);
+        // With --local the positional arguments are laws alone.
+        let interfaces = [&self.a, &self.b].into_iter().flatten().filter(|_| self.local.is_some());
+        let line: Vec<&str> = interfaces.chain(&self.line).map(String::as_str).collect();
+        if !line.is_empty() {
+            let line = line.join(" ");
+            if laws.both().is_some()
+                || laws.a_to_b.is_some()
+                || laws.b_to_a.is_some()
+                || laws.config.is_some()
+            {
+                let accepted = "nothing with --both, --a-to-b, --b-to-a, --netem or --config";
+                return Err(CliError::flag("LAWS", &line, accepted));
+            }
+            laws.both = Some(of_line(&line)?);
         }
         let mut config = laws.impairment()?;
         config.impair_arp |= self.impair_arp;

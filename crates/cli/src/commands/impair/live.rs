@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_emulator::control::{ControlSocket, LastContact};
 use weir_emulator::{
-    Alarm, Emulator, EmulatorConfig, LinkMode, PacketTraceFiles, Remote, Scheduling,
+    Alarm, Emulator, EmulatorConfig, LinkMode, Local, PacketTraceFiles, Remote, Scheduling,
 };
 use weir_jobs::{EmulatorJob, Event, Notice, Ready};
 use weir_model::Refusal;
@@ -29,13 +29,17 @@ use crate::terminal::style;
 
 /// Interval at which signals, alarms and the time are checked.
 const LOOK: Duration = Duration::from_millis(50);
+/// The name of interface A in reports if it is this host itself.
+const THIS_HOST: &str = "this-host";
 /// Interval of exports to a collector.
 const EXPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs the command until its time is over, a signal arrives, or an interface is removed.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
-    let (Some(a), Some(b)) = (&args.a, &args.b) else {
-        return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B"));
+    let interfaces = match (&args.local, &args.a, &args.b) {
+        (Some(interface), ..) => [THIS_HOST.to_owned(), interface.clone()],
+        (None, Some(a), Some(b)) => [a.clone(), b.clone()],
+        _ => return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B")),
     };
     args.otlp.as_deref().map_or(Ok(()), exporter::check_otlp)?;
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
@@ -50,11 +54,16 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         packet_trace_limit: args.packet_trace_limit.map(|limit| limit.0),
         ring_frames: args.ring,
         real_time: !args.no_real_time,
-        ..EmulatorJob::new([a.clone(), b.clone()], args.impairment()?)
+        disposable: args.local.is_some(),
+        ..EmulatorJob::new(interfaces, args.impairment()?)
     };
+    let local = args
+        .local
+        .as_ref()
+        .map(|interface| Local { interface: interface.clone(), prefixes: args.to.clone() });
     args.laws.print_translation();
     let form = if args.json { Form::Json } else { Form::Text };
-    emulate(job, form, args.otlp.as_deref()).map_err(with_flag)
+    emulate(job, form, Around { otlp: args.otlp.as_deref(), local }).map_err(with_flag)
 }
 
 /// Adds the overriding flag to the refusal of an interface.
@@ -80,8 +89,18 @@ pub(super) enum Form {
     Events,
 }
 
-/// Runs an emulator; returns the exit code. `otlp` is the URL of a collector that gets its counters.
-pub(super) fn emulate(job: EmulatorJob, form: Form, otlp: Option<&str>) -> Result<i32, CliError> {
+/// What jobs don't have.
+#[derive(Default)]
+pub(super) struct Around<'a> {
+    /// The URL of a collector that gets its counters.
+    otlp: Option<&'a str>,
+    /// This host's own traffic in place of two interfaces.
+    local: Option<Local>,
+}
+
+/// Runs an emulator; returns the exit code.
+pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Result<i32, CliError> {
+    let Around { otlp, local } = around;
     let [a, b] = &job.interfaces;
     let link = match &job.link {
         None => LinkMode::Auto,
@@ -122,6 +141,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, otlp: Option<&str>) -> Resul
         ring_frames: job.ring_frames,
         few_capabilities: job.few_capabilities,
         lab: weir_lab::place_of_this_program(),
+        local,
         ..EmulatorConfig::new(a, b, job.impairment.clone())
     };
     let leftovers = Arc::new(Mutex::new(Leftovers { socket: None, restoration }));
