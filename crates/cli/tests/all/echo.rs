@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::Bench;
+use common::{Bench, run};
 use weir_model::record::{Record, Status, Transactions};
 
 fn transactions(record: &Record) -> &Transactions {
@@ -41,7 +41,10 @@ fn an_icmp_error_is_a_failure_of_its_kind() {
     bench.tool("b", "ip", &["route", "add", "prohibit", "192.0.2.0/24"]);
     bench.tool("a", "ip", &["route", "add", "192.0.2.0/24", "via", &router]);
     // One request: routers limit the rate of errors.
-    let record = bench.test_to("192.0.2.1", &["--icmp", "-k", "1"]);
+    let ended = run(bench.command_to("192.0.2.1", &["--json", "--icmp", "-k", "1"]));
+    // Nothing answered: unreachable.
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    let record = ended.record();
     let t = transactions(&record);
     assert_eq!((t.completed, t.failed), (0, 1));
     assert_eq!(t.failures.get("prohibited"), Some(&1), "{:?}", t.failures);

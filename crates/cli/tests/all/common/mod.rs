@@ -277,7 +277,7 @@ impl Bench {
         self.command_to(&self.b(), words)
     }
 
-    fn command_to(&self, address: &str, words: &[&str]) -> Command {
+    pub(crate) fn command_to(&self, address: &str, words: &[&str]) -> Command {
         let mut command = self.lab.command("a", WEIR).unwrap();
         command.args(["test", address, "--no-store"]).args(words);
         isolate(&mut command, self.directory.path());
