@@ -106,6 +106,18 @@ const FLAGS: &[Flag] = &[
     ),
     (
         "test",
+        &["--transport"],
+        |value| ["sctp", "quic"].contains(&value),
+        "tcp, udp and others: SCTP and QUIC are not supported yet",
+    ),
+    ("test", &["--num"], any, "-n SIZE (bytes) or -k N (packets)"),
+    ("test", &["--connect-only"], any, "--shape cc, with -k N"),
+    ("test", &["--working-load"], any, "not needed: the latency under load is measured"),
+    ("test", &["--isochronous"], any, "--profile video"),
+    ("test", &["--repeat", "--repetitions"], any, "--runs N"),
+    ("test", &["--pages"], any, "--transfers VOLUME --objects N"),
+    (
+        "test",
         &["--repeating-payload"],
         any,
         "--content pattern:30313233343536373839 repeats the digits 0 to 9",

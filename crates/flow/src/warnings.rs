@@ -488,7 +488,10 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let sender = tcp.send_buffer_limited_ratio.unwrap_or(0.0);
     let waiting = receiver + sender;
     let rtt = tcp.min_rtt_seconds.or(tcp.rtt_seconds).filter(|rtt| *rtt > 0.0);
-    let bound = rtt.map(|rtt| 8.0 * window.0 as f64 / rtt);
+    // The kernel's window differs from the requested one; for the sender's buffer only the latter is known.
+    let in_force = tcp.send_window_bytes.or(tcp.receive_window_bytes).filter(|_| receiver > 0.0);
+    let bytes = in_force.unwrap_or(window.0);
+    let bound = rtt.map(|rtt| 8.0 * bytes as f64 / rtt);
     let is_at_bound =
         carried.zip(bound).is_some_and(|(carried, bound)| carried >= AT_BOUND * bound);
     if waiting <= WINDOW_LIMITED && !(is_at_bound && waiting > OFTEN_LIMITED) {
@@ -501,7 +504,7 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     );
     if let (Some(bound), Some(rtt)) = (bound, rtt) {
         text.push_str(&format!(
-            "; window / round trip is {:.2} Mbit/s at {:.3} ms",
+            "; {bytes} bytes / round trip is {:.2} Mbit/s at {:.3} ms",
             bound / 1e6,
             1e3 * rtt
         ));

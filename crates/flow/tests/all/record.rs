@@ -448,6 +448,10 @@ fn a_window_below_rate_times_round_trip_is_warned_of() {
     let text = &t.record().warnings[0].text;
     // 64 KiB and 100 Mbit/s over 100 ms.
     assert!(text.contains("5.24 Mbit/s") && text.contains("1250000 bytes"), "{text}");
+    // The window in force, if it is known.
+    t.tcp_info().send_window_bytes = Some(80_000);
+    let text = &t.record().warnings[0].text;
+    assert!(text.contains("6.40 Mbit/s"), "{text}");
 }
 
 #[test]

@@ -384,8 +384,6 @@ pub(crate) fn bottleneck(record: &Record) -> String {
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
     for (code, words) in [
-        ("sender-cpu-bound", "perhaps a processor of the sending host, which was busy"),
-        ("receiver-cpu-bound", "perhaps a processor of the receiving host, which was busy"),
         ("receive-window-limited", "the receiver's TCP window"),
         ("window-limited", "the TCP window that was asked for"),
         ("socket-overflow", "the receiving host, whose socket buffer overflowed"),
@@ -403,6 +401,16 @@ pub(crate) fn bottleneck(record: &Record) -> String {
             Quantity::Ratio.format(usage.wire_ratio),
             Quantity::BitsPerSecond.format(usage.nominal_bits_per_second as f64)
         ));
+    }
+    // A guess, unless a cause is known.
+    let is_known = !found.is_empty();
+    for (code, words) in [
+        ("sender-cpu-bound", "perhaps a processor of the sending host, which was busy"),
+        ("receiver-cpu-bound", "perhaps a processor of the receiving host, which was busy"),
+    ] {
+        if !is_known && has(code) {
+            found.push(words.into());
+        }
     }
     if found.is_empty() && record.status == Status::Complete && asked_rate_was_reached(record) {
         let lost =
