@@ -40,7 +40,13 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
         return Err(Problem::field("/interval_seconds", given, "0.000001 to 10"));
     }
     request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
-    let (alone, mut notes) = alone(&request.configuration, &request.flow)?;
+    let (mut alone, mut notes) = alone(&request.configuration, &request.flow)?;
+    if alone.timeline.take().is_some() {
+        notes.push("the timeline is not previewed: these are the laws of the file".into());
+    }
+    if remove_triggers(&mut alone, request) {
+        notes.push("the trigger is not previewed: the laws apply to all packets".into());
+    }
     let step_ns = (request.interval_seconds * 1e9).round() as u64;
     let packets = u64::from(request.packets);
     let ingress = || {
@@ -89,6 +95,22 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
         shown.asked_delay = self::delay(asked, range);
     }
     Ok(shown)
+}
+
+/// Removes all triggers; returns whether the previewed laws had one.
+fn remove_triggers(alone: &mut Impairment, request: &PreviewRequest) -> bool {
+    let flows = alone.flows.iter_mut();
+    let all = flows.map(|flow| (flow.name.as_str(), [&mut flow.a_to_b, &mut flow.b_to_a]));
+    let other = (OTHER, [&mut alone.other.a_to_b, &mut alone.other.b_to_a]);
+    let mut found = false;
+    for (name, laws) in all.chain([other]) {
+        let directions = [Direction::Forward, Direction::Reverse];
+        for (laws, direction) in laws.into_iter().zip(directions) {
+            let had_one = laws.trigger.take().is_some();
+            found |= had_one && name == request.flow && direction == request.direction;
+        }
+    }
+    found
 }
 
 /// The configuration with other laws in the direction of the preview.
@@ -304,6 +326,18 @@ mod tests {
             interval_seconds: 0.001,
             size_bytes: 1000,
         }
+    }
+
+    #[test]
+    fn a_trigger_and_a_timeline_are_left_out() {
+        let plain = preview(&request("loss 5%")).unwrap();
+        let mut triggered = request("loss 5%, trigger after 1h");
+        let timeline = "time,loss\n0.001,100%";
+        triggered.configuration.timeline =
+            Some(weir_model::impairment::Timeline::from_csv(timeline).unwrap());
+        let shown = preview(&triggered).unwrap();
+        assert_eq!((shown.lost_packets, shown.notes.len()), (plain.lost_packets, 2));
+        assert_eq!(plain.notes.len(), 0);
     }
 
     #[test]

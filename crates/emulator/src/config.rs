@@ -135,9 +135,15 @@ fn all_laws(config: &Impairment, direction: Direction) -> impl Iterator<Item = L
 
 /// Whether any delay or rate, in either direction, depends on the arrival time.
 pub(crate) fn is_timed(config: &Impairment) -> bool {
-    [Direction::Forward, Direction::Reverse].into_iter().any(|direction| {
-        all_laws(config, direction).any(|laws| laws.delay.is_some() || laws.rate.is_some())
-    })
+    let is_timed_later =
+        config.timeline.iter().flat_map(|timeline| &timeline.changes).any(|change| {
+            let mut laws = change.a_to_b.iter().chain(&change.b_to_a);
+            change.profile.is_some() || laws.any(|laws| laws.delay.is_some() || laws.rate.is_some())
+        });
+    is_timed_later
+        || [Direction::Forward, Direction::Reverse].into_iter().any(|direction| {
+            all_laws(config, direction).any(|laws| laws.delay.is_some() || laws.rate.is_some())
+        })
 }
 
 #[cfg(test)]
@@ -153,6 +159,10 @@ mod tests {
         let mut reverse = Impairment::default();
         reverse.other.b_to_a = "delay 1ms".parse().unwrap();
         assert!(is_timed(&reverse));
+        let later = Impairment::parse(
+            "schema = \"weir.impair/1\"\n[timeline]\nchange = [{ at = \"1s\", both = \"rate 1M\" }]",
+        );
+        assert!(is_timed(&later.unwrap()));
         let aggregate = r#"
             schema = "weir.impair/1"
             [[flow]]

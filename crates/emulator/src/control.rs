@@ -1,6 +1,6 @@
 //! The control socket of a running emulator: each line of JSON is a request and gets one line of JSON as its answer.
 //!
-//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `acknowledge`, `clear`, `thresholds`,
+//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `trigger`, `log`, `set`, `acknowledge`, `clear`, `thresholds`,
 //! `keepalive`; the answer is `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`, with `field`, `given` and
 //! `accepted` where a field was refused. `docs/formats.md` has the fields.
 

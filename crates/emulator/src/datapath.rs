@@ -145,14 +145,23 @@ impl Datapath {
         now_ns: u64,
     ) -> Result<Retired, ImpairError> {
         let retired = self.engine.put_into_force(prepared)?;
+        self.engine.arm(now_ns);
         self.make_room();
-        self.start_periods(now_ns, PeriodReason::Laws, |status, extra| {
-            std::mem::replace(&mut extra.laws_version, status.laws_version) != status.laws_version
-        });
+        self.start_laws(now_ns);
         if let Some(packet_trace) = &mut self.packet_trace {
             packet_trace.configured(number, now_ns);
         }
         Ok(retired)
+    }
+
+    /// Starts triggers and the timeline, at the start of the emulator.
+    pub(crate) fn arm(&mut self, now_ns: u64) {
+        self.engine.arm(now_ns);
+    }
+
+    /// Triggers a flow (`None`: all) by command; returns the number of triggers that waited for one.
+    pub(crate) fn trigger(&mut self, flow: Option<&str>, now_ns: u64) -> usize {
+        self.engine.trigger(flow, now_ns)
     }
 
     /// Starts a period of counting for a flow (`None`: all). `false` if there is no such flow.
@@ -164,6 +173,13 @@ impl Datapath {
             is_meant
         });
         found
+    }
+
+    /// Starts a period of counting for flows whose laws have changed.
+    fn start_laws(&mut self, now_ns: u64) {
+        self.start_periods(now_ns, PeriodReason::Laws, |status, extra| {
+            std::mem::replace(&mut extra.laws_version, status.laws_version) != status.laws_version
+        });
     }
 
     /// Starts a period of counting for the flows selected by `meant`.
@@ -244,9 +260,34 @@ impl Datapath {
             self.metas.push(self.engine.meta(handle, frame.ingress_ns, bytes));
         }
         self.received.clear();
+        let metas = std::mem::take(&mut self.metas);
+        let done = self.follow_timeline(now_ns, &metas);
+        self.step(now_ns, &metas[done..]);
+        self.metas = metas;
+    }
+
+    /// Passes packets through the laws.
+    fn step(&mut self, now_ns: u64, metas: &[Meta]) {
         self.dispositions.clear();
-        self.engine.step(now_ns, &self.metas, &mut self.dispositions);
+        self.engine.step(now_ns, metas, &mut self.dispositions);
         self.carry_out();
+    }
+
+    /// Makes the changes of the timeline that are due, each after the packets that arrived before it, so that a period of counting
+    /// starts with it. Returns the number of packets that were passed.
+    pub(crate) fn follow_timeline(&mut self, now_ns: u64, metas: &[Meta]) -> usize {
+        let mut done = 0;
+        while self.engine.next_change_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            let rest = &metas[done..];
+            self.engine.skip_idle_loops(rest.first().map_or(now_ns, |meta| meta.arrived_ns));
+            let Some(at_ns) = self.engine.next_change_ns() else { break };
+            let later = rest.iter().position(|meta| meta.arrived_ns >= at_ns);
+            let before = later.unwrap_or(rest.len());
+            self.step(at_ns, &rest[..before]);
+            done += before;
+            self.start_laws(at_ns);
+        }
+        done
     }
 
     /// Carries out the dispositions.
@@ -548,10 +589,11 @@ impl Datapath {
             timing: extra.timing.clone(),
             logged: self.packet_trace.is_some().then_some(!extra.unlogged),
             period: extra.period,
+            trigger: self.engine.trigger_status(status.number, times_ns[1]),
         });
         Snapshot {
             direction: side(self.direction),
-            config,
+            config: self.engine.timeline_config().cloned().unwrap_or(config),
             flows: flows.collect(),
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,

@@ -54,6 +54,8 @@ pub(crate) enum Order {
     Report(SyncSender<Snapshot>),
     /// A new period of counting for a flow, or for all; answers whether there is such a flow.
     Reset { flow: Option<String>, reply: SyncSender<bool> },
+    /// Triggers a flow, or all, by command; answers how many triggers waited for one.
+    Trigger { flow: Option<String>, reply: SyncSender<usize> },
     /// Includes a flow in the packet trace, or excludes it; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Starts counting dropped datagrams for this watch.
@@ -238,6 +240,7 @@ impl Worker {
         // If refused, sleeps are late by the default slack, which the lateness shows.
         let _ = set_timer_slack(1);
         let now = self.clock.monotonic_ns();
+        self.parts.datapath.arm(self.parts.started_ns);
         self.last_tick = (now, thread_cpu_ns());
         self.next_tick_ns = now + TICK_NS;
         self.schedule(0.0);
@@ -393,6 +396,10 @@ impl Worker {
                     let now = self.clock.monotonic_ns();
                     let _ = reply.try_send(self.parts.datapath.reset(flow.as_deref(), now));
                 }
+                Order::Trigger { flow, reply } => {
+                    let now = self.clock.monotonic_ns();
+                    let _ = reply.try_send(self.parts.datapath.trigger(flow.as_deref(), now));
+                }
                 Order::Log { flow, on, reply } => {
                     let _ = reply.try_send(self.parts.datapath.log(flow.as_deref(), on));
                 }
@@ -483,6 +490,8 @@ impl Worker {
     fn snapshot(&mut self) -> Snapshot {
         let link = self.link();
         let times_ns = [self.parts.started_ns, self.clock.monotonic_ns()];
+        // Changes that are due although no packet has arrived since.
+        self.parts.datapath.follow_timeline(times_ns[1], &[]);
         self.parts.datapath.snapshot(self.parts.config.clone(), link, times_ns)
     }
 }

@@ -77,8 +77,8 @@ pub use refusal::refusals;
 pub use remote::{Remote, Watch};
 pub use report::{
     AppliedConfiguration, AskedFigures, CurrentReport, DirectionReport, DropCounts, DropsReport,
-    DropsRow, FlowReport, ImpairmentReport, LatenessReport, LinkReport, PacketTraceReport,
-    PeriodReason, REPORT_SCHEMA, Realised, Report,
+    DropsRow, FlowReport, FlowTrigger, ImpairmentReport, LatenessReport, LinkReport,
+    PacketTraceReport, PeriodReason, REPORT_SCHEMA, Realised, Report, TriggerReport,
 };
 pub use result::EmulatorResult;
 #[cfg(target_os = "linux")]

@@ -21,7 +21,9 @@ use crate::direction::{DirectionStatus, Mailbox, Order};
 use crate::error::EmulatorError;
 use crate::lateness::seconds;
 use crate::packet_trace::TraceCounters;
-use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEMA, Report};
+use crate::report::{
+    DirectionReport, DropsReport, FlowReport, FlowTrigger, ImpairmentReport, REPORT_SCHEMA, Report,
+};
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, PendingConfiguration, Wanted, effective, no_such};
 
@@ -356,6 +358,45 @@ impl Remote {
             (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
             _ => Ok(()),
         }
+    }
+
+    /// Triggers a flow (`None`: all) by command, in each direction whose trigger waits for one. Returns their number.
+    ///
+    /// # Errors
+    /// An unknown flow; no trigger waits for a command.
+    pub fn trigger(&self, flow: Option<&str>) -> Result<usize, EmulatorError> {
+        let config = self.wanted().0;
+        if let Some(name) = flow.filter(|name| *name != OTHER)
+            && config.flows.iter().all(|flow| flow.name != name)
+        {
+            return Err(no_such(name, &config));
+        }
+        let name = flow.map(ToOwned::to_owned);
+        let found = self.ask(|reply| Order::Trigger { flow: name.clone(), reply })?;
+        match found.iter().sum() {
+            0 => Err(EmulatorError::Refusal {
+                what: "trigger".into(),
+                given: flow.unwrap_or("all flows").into(),
+                accepted: "a flow whose trigger waits for a command, as with \"trigger command\" in its laws".into(),
+            }),
+            triggers => Ok(triggers),
+        }
+    }
+
+    /// The triggers of all flows: name, direction, state. Empty without a trigger.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] when a direction has ended.
+    pub(crate) fn triggers(&self) -> Result<Vec<FlowTrigger>, EmulatorError> {
+        if !self.wanted().0.has_triggers() {
+            return Ok(vec![]);
+        }
+        let flows = self.report()?.impairment.flows.into_iter();
+        let trigger = |flow: FlowReport| {
+            let FlowReport { name, direction, trigger, .. } = flow;
+            trigger.map(|trigger| FlowTrigger { name, direction, trigger })
+        };
+        Ok(flows.filter_map(trigger).collect())
     }
 
     /// Includes the verdicts of a flow (`None`: all) in the packet trace, or excludes them.

@@ -87,7 +87,10 @@ impl Replay {
                     accepted: format!("Ethernet ({LINK_TYPE_ETHERNET})"),
                 });
             }
-            first_ns.get_or_insert(frame.time_ns);
+            if first_ns.is_none() {
+                first_ns = Some(frame.time_ns);
+                ways.datapaths.iter_mut().for_each(|datapath| datapath.arm(frame.time_ns));
+            }
             stepped_back += u64::from(frame.time_ns < now_ns);
             cut += u64::from((frame.data.len() as u32) < frame.original_len);
             now_ns = now_ns.max(frame.time_ns);

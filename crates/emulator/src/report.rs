@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weir_model::impairment::{Counters, Impairment, Laws};
+use weir_impair::TriggerStatus;
+use weir_model::impairment::{Counters, Impairment, Laws, TriggerState};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
@@ -183,10 +184,42 @@ pub struct FlowReport {
     /// Whether its verdicts go to the packet trace; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<bool>,
+    /// Its trigger; absent if its laws are always applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<TriggerReport>,
+}
+
+/// The trigger of a flow and direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorTrigger")]
+pub struct TriggerReport {
+    /// Whether the laws are applied now.
+    pub state: TriggerState,
+    /// Number of times that the laws have been applied, the current one included.
+    pub applications: u64,
+}
+
+/// A trigger with its flow, in the answer to `show`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowTrigger {
+    /// Name of the flow.
+    pub name: String,
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// Its trigger.
+    #[serde(flatten)]
+    pub trigger: TriggerReport,
+}
+
+impl From<TriggerStatus> for TriggerReport {
+    fn from(status: TriggerStatus) -> Self {
+        let TriggerStatus { state, applications } = status;
+        TriggerReport { state, applications }
+    }
 }
 
 /// What the laws of a flow and direction ask for, as figures that can be compared with [`Realised`] ones; absent without
-/// a law.
+/// a law, and with a trigger, which applies them to a part of the packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorAsked")]
 pub struct AskedFigures {
@@ -215,6 +248,9 @@ pub struct AskedFigures {
 
 impl AskedFigures {
     pub(crate) fn of(laws: &Laws) -> Self {
+        if laws.trigger.is_some() {
+            return AskedFigures::default();
+        }
         let delay = laws.delay.as_ref().and_then(|law| law.moments());
         AskedFigures {
             loss_ratio: laws.loss.as_ref().filter(|law| !law.ecn).and_then(|law| law.mean()),

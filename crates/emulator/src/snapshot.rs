@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_impair::TriggerStatus;
 use weir_model::impairment::{Counters, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
     AskedFigures, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
+    TriggerReport,
 };
 
 /// A flow of a direction.
@@ -22,6 +24,7 @@ pub(crate) struct FlowSnapshot {
     /// Whether its verdicts go to the packet trace; absent without one.
     pub(crate) logged: Option<bool>,
     pub(crate) period: Period,
+    pub(crate) trigger: Option<TriggerStatus>,
 }
 
 /// Frames exempt from the laws.
@@ -124,6 +127,7 @@ impl Snapshot {
                     realised,
                     lateness: flow.timing.lateness(),
                     logged: flow.logged,
+                    trigger: flow.trigger.map(TriggerReport::from),
                     name: flow.name,
                 }
             })

@@ -44,6 +44,14 @@ pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impa
     }
     if stopped.contains(OTHER) {
         config.other = Other::default();
+        // Other has no switch of its own: the changes of the timeline stay, without their laws.
+        let changes = config.timeline.iter_mut().flat_map(|timeline| &mut timeline.changes);
+        for change in
+            changes.filter(|change| change.flow.as_deref().is_none_or(|name| name == OTHER))
+        {
+            change.profile = None;
+            (change.a_to_b, change.b_to_a) = (Some(Laws::default()), Some(Laws::default()));
+        }
     }
     config
 }
@@ -145,30 +153,9 @@ impl Change {
         if !has_laws {
             return Ok(());
         }
-        let (profile, forward, reverse) = match self.flow.filter(|name| *name != OTHER) {
-            None => {
-                let other = &mut config.other;
-                (&mut other.profile, &mut other.a_to_b, &mut other.b_to_a)
-            }
-            Some(name) => {
-                let at = config.flows.iter().position(|flow| flow.name == name);
-                let at = at.ok_or_else(|| no_such(&name, config))?;
-                let flow = &mut config.flows[at];
-                (&mut flow.profile, &mut flow.a_to_b, &mut flow.b_to_a)
-            }
-        };
-        if self.profile.is_some() {
-            (*forward, *reverse) = (Laws::default(), Laws::default());
-            *profile = self.profile;
-        } else if self.a_to_b.is_some() && self.b_to_a.is_some() {
-            // A preset would fill the slots that the new laws leave empty.
-            *profile = None;
-        }
-        if let Some(laws) = self.a_to_b {
-            *forward = laws;
-        }
-        if let Some(laws) = self.b_to_a {
-            *reverse = laws;
+        let Change { flow, profile, a_to_b, b_to_a, .. } = self;
+        if !config.replace_laws(flow.as_deref(), profile, a_to_b, b_to_a) {
+            return Err(no_such(flow.as_deref().unwrap_or(OTHER), config));
         }
         Ok(())
     }
@@ -178,4 +165,26 @@ pub(crate) fn no_such(name: &str, config: &Impairment) -> EmulatorError {
     let mut names: Vec<&str> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
     names.push(OTHER);
     EmulatorError::Refusal { what: "flow".into(), given: name.into(), accepted: names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_flow_stays_stopped_in_a_timeline() {
+        let text = "schema = \"weir.impair/1\"\n[[flow]]\nname = \"x\"\n[timeline]\nchange = [\n\
+            { at = \"1s\", profile = \"dsl\" }, { at = \"2s\", flow = \"x\", both = \"loss 1%\" }]\n";
+        let config = Impairment::parse(text).unwrap();
+        let stopped = [OTHER.to_owned(), "x".to_owned()].into();
+        let effective = effective(&config, &stopped);
+        effective.check().unwrap();
+        for state in effective.states() {
+            assert_eq!(state.other, Other::default());
+            assert!(!state.flows[0].run.0);
+        }
+        // The same times: the timeline continues when a flow is stopped or started.
+        let times = |config: &Impairment| config.timeline.as_ref().unwrap().times_ns();
+        assert_eq!(times(&effective), times(&config));
+    }
 }

@@ -22,6 +22,8 @@ pub struct Meta {
     pub(crate) key: Key,
     /// What filters on other fields match.
     pub(crate) rare: RareMatch,
+    /// Which of the engine's [`Conditions`](crate::trigger::Conditions) it matches, by bit.
+    pub(crate) conditions: u32,
     /// How it is treated.
     pub role: Role,
 }
@@ -41,6 +43,7 @@ impl Meta {
             layers,
             key,
             rare: RareMatch::NONE,
+            conditions: 0,
             role,
         }
     }
@@ -58,6 +61,7 @@ impl Meta {
             layers,
             key: Key::default(),
             rare: RareMatch::NONE,
+            conditions: 0,
             role: Role::Ordinary,
         }
     }

@@ -21,7 +21,7 @@ use weir_model::impairment::{
 };
 use weir_model::plan::Direction as Side;
 
-use crate::classify::{Classifier, OTHER, RareFilters};
+use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
@@ -33,7 +33,11 @@ use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
-use crate::stages::{Flow, GROUPS, GroupKind, NextStep, Order, Path, Shared, Step, StepLists};
+use crate::stages::{
+    Arrival, Flow, GROUPS, GroupKind, NextStep, Order, Path, Shared, Step, StepLists,
+};
+use crate::timeline::RunningTimeline;
+use crate::trigger::{Conditions, TriggerStatus};
 use crate::wheel::{Timer, Wheel};
 
 /// Memory accounted for a queued packet in addition to its length, bytes.
@@ -129,8 +133,12 @@ pub struct Engine {
     /// The time of the current decision: the clock, or the time of an event that is processed late, so that
     /// its consequences are in order.
     present_ns: u64,
-    /// Time of the next event; `u64::MAX` when there is none.
+    /// Time of the next event or change of the timeline; `u64::MAX` when there is none.
     next_ns: u64,
+    timeline: Option<Box<RunningTimeline>>,
+    conditions: Conditions,
+    /// Whether filters on rare fields are among the flows' or the triggers'.
+    parses_rare: bool,
     /// Number of the next event.
     number: u64,
     held_packets: u64,
@@ -163,10 +171,14 @@ impl Engine {
     /// A packet for filters on rare fields.
     // Apart, so that packets of other configurations are not copied once more.
     #[inline(never)]
-    fn meta_for(&self, filters: &RareFilters, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
-        let meta = Meta::of_frame(handle, arrived_ns, frame, self.native_port);
-        let role = self.exempt_role(meta.role);
-        Meta { rare: filters.matching(role, frame, &meta.key, &meta.layers), ..meta }
+    fn meta_for(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
+        let mut meta = Meta::of_frame(handle, arrived_ns, frame, self.native_port);
+        if let Some(filters) = self.classifier.rare() {
+            let role = self.exempt_role(meta.role);
+            meta.rare = filters.matching(role, frame, &meta.key, &meta.layers);
+        }
+        meta.conditions = self.conditions.matching(frame, &meta);
+        meta
     }
 
     /// Position of a role among the exempt ones; `None` if laws apply to its frames.
@@ -180,9 +192,9 @@ impl Engine {
     #[must_use]
     pub fn meta(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
         if self.needs_keys() {
-            return match self.classifier.rare() {
-                None => Meta::of_frame(handle, arrived_ns, frame, self.native_port),
-                Some(filters) => self.meta_for(filters, handle, arrived_ns, frame),
+            return match self.parses_rare {
+                false => Meta::of_frame(handle, arrived_ns, frame, self.native_port),
+                true => self.meta_for(handle, arrived_ns, frame),
             };
         }
         let role = Role::of_frame(frame, self.native_port);
@@ -212,6 +224,41 @@ impl Engine {
         })
     }
 
+    /// Starts triggers that have not started to wait yet, and the timeline: at the start of the emulator, and after another
+    /// configuration. Otherwise they start with their first packet.
+    pub fn arm(&mut self, now_ns: u64) {
+        self.start_timeline(now_ns);
+        for trigger in self.flows.iter_mut().filter_map(|flow| flow.trigger.as_mut()) {
+            trigger.running.arm(now_ns);
+        }
+    }
+
+    /// Meets the condition of triggers that wait for a command, of a flow (`None`: all). Returns their number.
+    pub fn trigger(&mut self, flow: Option<&str>, now_ns: u64) -> usize {
+        let meant = self.flows.iter_mut().filter(|it| flow.is_none_or(|name| name == it.name));
+        let triggers = meant.filter_map(|flow| flow.trigger.as_mut());
+        triggers.map(|trigger| usize::from(trigger.running.command(now_ns))).sum()
+    }
+
+    /// Time of the next change of the timeline; `None` if there is none.
+    #[must_use]
+    pub fn next_change_ns(&self) -> Option<u64> {
+        self.timeline.as_ref().map(|timeline| timeline.next_ns()).filter(|at| *at != u64::MAX)
+    }
+
+    /// The configuration with the changes that the timeline has made; `None` without a timeline.
+    #[must_use]
+    pub fn timeline_config(&self) -> Option<&Arc<Impairment>> {
+        self.timeline.as_ref().map(|timeline| timeline.current())
+    }
+
+    /// The trigger of a flow at a time, by the flow's number; `None` if its laws have none.
+    #[must_use]
+    pub fn trigger_status(&self, number: u32, now_ns: u64) -> Option<TriggerStatus> {
+        let trigger = self.flows.get(number as usize)?.trigger.as_ref()?;
+        Some(trigger.running.status(now_ns))
+    }
+
     /// Number of queued packets, copies included.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
@@ -235,7 +282,9 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        (self.next_ns != u64::MAX).then_some(self.next_ns)
+        // Changes of the timeline alone can wait for the next packet.
+        let is_needed = self.timeline.is_none() || self.held_packets > 0;
+        (self.next_ns != u64::MAX && is_needed).then_some(self.next_ns)
     }
 
     /// The change of content of a disposition of the last step. If applying it changes nothing, call
@@ -260,6 +309,9 @@ impl Engine {
     /// `dispositions` in the order of departure; their edits are valid until the next call.
     pub fn step(&mut self, now_ns: u64, metas: &[Meta], dispositions: &mut Vec<Disposition>) {
         self.edits.clear();
+        if self.timeline.is_some() {
+            self.start_timeline(metas.first().map_or(now_ns, |meta| meta.arrived_ns));
+        }
         for meta in metas {
             self.clock_ns = self.clock_ns.max(meta.arrived_ns);
             if self.next_ns <= self.clock_ns {
@@ -325,7 +377,9 @@ impl Engine {
         *next_draw += 1;
         flow.counters.received_packets += 1;
         flow.counters.received_bytes += u64::from(meta.length);
-        if flow.plain {
+        // Flows with stages and without trigger pass with one comparison.
+        if flow.arrival != Arrival::Stages && !self.is_triggered(number, meta) {
+            let flow = &mut self.flows[number as usize];
             flow.counters.sent_packets += 1;
             flow.counters.sent_bytes += u64::from(meta.length);
             // Packets still delayed by an earlier configuration are overtaken here, and will be marked as
@@ -345,6 +399,7 @@ impl Engine {
             });
             return;
         }
+        let flow = &self.flows[number as usize];
         let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
         let is_capable = (flow.marks || flow.classifies) && meta.key.ecn != 0;
         let class = if flow.classifies { managed::class_of(&meta.key) } else { 0 };
@@ -363,6 +418,17 @@ impl Engine {
             flags: role_flag | if is_capable { CAPABLE } else { 0 },
         };
         self.run(packet, meta.arrived_ns, dispositions);
+    }
+
+    /// Whether the trigger of a flow applies its laws to an arriving packet.
+    #[inline]
+    fn is_triggered(&mut self, number: u32, meta: &Meta) -> bool {
+        let flow = &mut self.flows[number as usize];
+        if flow.arrival == Arrival::Plain {
+            return false;
+        }
+        let path = Some(&mut self.paths[flow.path as usize]).filter(|path| path.is_own());
+        flow.is_applied(meta, path)
     }
 
     /// Forwards an exempt frame.
@@ -619,9 +685,22 @@ impl Engine {
         self.next_ns = self.next_ns.min(time);
     }
 
-    /// Processes all events due at the clock, in order.
+    /// Processes all events due at the clock, in order. A change of the timeline precedes other events at its time.
     fn advance(&mut self, dispositions: &mut Vec<Disposition>) {
-        let now = self.clock_ns;
+        while let Some(at_ns) = self.timeline.as_ref().map(|timeline| timeline.next_ns())
+            && at_ns <= self.clock_ns
+        {
+            self.pass_events(at_ns.saturating_sub(1), dispositions);
+            self.turn_timeline();
+        }
+        self.pass_events(self.clock_ns, dispositions);
+        let fifo = self.fifos.peek().map_or(u64::MAX, |Reverse(head)| head.0);
+        let change = self.timeline.as_ref().map_or(u64::MAX, |timeline| timeline.next_ns());
+        self.next_ns = fifo.min(self.wheel.next_time()).min(change);
+    }
+
+    /// Processes events up to a time.
+    fn pass_events(&mut self, now: u64, dispositions: &mut Vec<Disposition>) {
         loop {
             let fifo = self.fifos.peek().map(|Reverse(head)| *head).filter(|head| head.0 <= now);
             let timer = self.wheel.peek(now);
@@ -659,8 +738,6 @@ impl Engine {
                 (_, None) => break,
             }
         }
-        let fifo = self.fifos.peek().map_or(u64::MAX, |Reverse(head)| head.0);
-        self.next_ns = fifo.min(self.wheel.next_time());
     }
 
     /// Releases the head of a FIFO queue, and the following packets as long as no other event can be due between
@@ -798,3 +875,7 @@ mod law_tests;
 mod managed_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod timeline_tests;
+#[cfg(test)]
+mod trigger_tests;

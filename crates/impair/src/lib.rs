@@ -41,6 +41,8 @@ mod prepared;
 mod queue;
 mod role;
 mod stages;
+mod timeline;
+mod trigger;
 mod wheel;
 
 pub use counters::{Counters, Exempt};
@@ -53,3 +55,4 @@ pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
 pub use prepared::{Names, Prepared, Retired};
 pub use role::Role;
+pub use trigger::TriggerStatus;

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_laws::{Direction, flow_hash};
-use weir_model::impairment::{Filter, Impairment, MAX_IMPAIR_FLOWS, OTHER};
+use weir_model::impairment::{Filter, Impairment, Laws, MAX_IMPAIR_FLOWS, OTHER};
 
 use crate::classify::Classifier;
 use crate::engine::side;
 use crate::error::ImpairError;
+use crate::timeline::RunningTimeline;
+use crate::trigger::{Conditions, RunningTrigger};
 
 /// Maximum number of flow names of an engine: each configuration may add some, and counters are never
 /// removed.
@@ -25,12 +27,21 @@ pub struct Prepared {
     pub(crate) classifier: Classifier,
     /// Index in the configuration of each filter's flow.
     pub(crate) filtered: Vec<u32>,
+    /// The trigger of each flow that is not stopped, in the order of the configuration, and at the end that of Other.
+    pub(crate) triggers: Vec<Option<RunningTrigger>>,
+    pub(crate) timeline: Option<Box<RunningTimeline>>,
+    pub(crate) conditions: Conditions,
 }
 
-/// The tables of a replaced configuration; dropping them may take some time.
+/// What a replaced configuration no longer needs; dropping it may take some time.
 #[derive(Debug)]
 #[allow(dead_code, reason = "only dropped, outside of the packet path")]
-pub struct Retired(pub(crate) Classifier);
+pub struct Retired {
+    pub(crate) classifier: Classifier,
+    pub(crate) triggers: Vec<RunningTrigger>,
+    pub(crate) timeline: Option<Box<RunningTimeline>>,
+    pub(crate) conditions: Conditions,
+}
 
 impl Prepared {
     /// Checks a configuration and builds its tables. Call it outside of the packet path.
@@ -52,7 +63,17 @@ impl Prepared {
         let (filtered, filters): (Vec<u32>, Vec<Filter>) =
             filters.map(|(place, filter)| (place as u32, filter)).unzip();
         let classifier = Classifier::new(&filters)?;
-        Ok(Self { config, direction, hashes, classifier, filtered })
+        let trigger = |laws: Laws| -> Result<_, ImpairError> {
+            laws.trigger.as_ref().map(RunningTrigger::new).transpose()
+        };
+        let laws = config.flows.iter().map(|flow| flow.effective_laws(side(direction)));
+        let triggers = laws
+            .chain([config.other.laws(side(direction))])
+            .map(trigger)
+            .collect::<Result<_, _>>()?;
+        let timeline = RunningTimeline::new(&config).map(Box::new);
+        let conditions = Conditions::of(&config);
+        Ok(Self { config, direction, hashes, classifier, filtered, triggers, timeline, conditions })
     }
 
     /// The configuration.

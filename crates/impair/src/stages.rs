@@ -6,14 +6,16 @@ use std::sync::Arc;
 use weir_laws::{Chance, Draws, Geometric, flow_hash};
 use weir_model::impairment::{
     Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OrderPolicy,
-    PacketFacts, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw,
+    PacketFacts, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw, TriggerState,
 };
 
 use crate::counters::Counters;
+use crate::disposition::Meta;
 use crate::engine::ManagedLink;
 use crate::key::Layers;
 use crate::pool::List;
 use crate::queue::Link;
+use crate::trigger::{RunningTrigger, TriggerStatus};
 
 /// A stage in the engine. Content is not one: it is changed when a packet leaves, since flipped bits do not
 /// affect other stages.
@@ -119,7 +121,7 @@ impl ContentLaw {
 }
 
 /// The duplication of a flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DuplicateStage {
     /// Which packets: the same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) selects: [LossLaw; 2],
@@ -137,7 +139,7 @@ impl DuplicateStage {
 }
 
 /// The reordering of a flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReorderStage {
     /// Which packets move: the same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) selects: [LossLaw; 2],
@@ -156,7 +158,7 @@ impl ReorderStage {
 }
 
 /// The batches of a flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BatchStage {
     /// The same law twice, with the states for ordinary packets and for control traffic.
     laws: [BatchLaw; 2],
@@ -228,6 +230,51 @@ impl GroupKind {
     }
 }
 
+/// What arriving packets of a flow do first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// They are forwarded directly: there are no laws.
+    Plain,
+    /// They pass the stages.
+    Stages,
+    /// A trigger decides.
+    Triggered,
+}
+
+/// The trigger of a flow.
+#[derive(Debug)]
+pub(crate) struct FlowTrigger {
+    pub(crate) running: RunningTrigger,
+    /// The application for which the laws were last started.
+    started: u64,
+    /// The laws as they start, if they may be applied more than once.
+    fresh: Option<FreshLaws>,
+}
+
+/// The laws of a flow, and the delay of its own path, before the first packet.
+#[derive(Debug)]
+struct FreshLaws {
+    loss: [Option<LossLaw>; 2],
+    duplicate: Option<DuplicateStage>,
+    reorder: Option<ReorderStage>,
+    batch: Option<BatchStage>,
+    delay: Option<DelayStage>,
+}
+
+impl FreshLaws {
+    /// Those of laws that are applied again; tables are made here, and not when a packet arrives.
+    fn of(laws: &Laws, shared: &Shared) -> Option<Self> {
+        laws.trigger.as_ref().filter(|trigger| trigger.rearm)?;
+        Some(Self {
+            loss: [(), ()].map(|()| laws.loss.as_ref().and_then(LossLaw::of)),
+            duplicate: laws.duplicate.as_ref().and_then(DuplicateStage::of),
+            reorder: laws.reorder.as_ref().and_then(ReorderStage::of),
+            batch: laws.batch.as_ref().and_then(BatchStage::of),
+            delay: shared.delay.as_ref().and_then(DelayStage::of),
+        })
+    }
+}
+
 /// State of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -241,8 +288,10 @@ pub(crate) struct Flow {
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
     pub(crate) first_step: NextStep,
-    /// Whether packets are forwarded directly: there is no stage and no content law.
-    pub(crate) plain: bool,
+    /// What arriving packets do first.
+    pub(crate) arrival: Arrival,
+    /// Whether there is no stage and no content law.
+    is_empty: bool,
     /// The same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) loss: [Option<LossLaw>; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
@@ -260,6 +309,8 @@ pub(crate) struct Flow {
     pub(crate) places: [Places; 2],
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
+    /// When the laws are applied, unless always.
+    pub(crate) trigger: Option<Box<FlowTrigger>>,
     /// The current laws.
     pub(crate) laws: Laws,
     /// How many times the laws or the path have changed.
@@ -276,7 +327,8 @@ impl Flow {
             sent_to: 0,
             counters: Counters::default(),
             first_step: NextStep::default(),
-            plain: true,
+            arrival: Arrival::Plain,
+            is_empty: true,
             loss: [None, None],
             marks: false,
             classifies: false,
@@ -288,6 +340,7 @@ impl Flow {
             places: Default::default(),
             content: None,
             path: 0,
+            trigger: None,
             laws: Laws::default(),
             laws_version: 0,
         }
@@ -340,8 +393,59 @@ impl Flow {
         };
         let steps: Vec<Step> = laws.stages().into_iter().filter_map(step).collect();
         self.first_step = lists.first_of(&steps);
-        self.plain = steps.is_empty() && self.content.is_none();
+        self.is_empty = steps.is_empty() && self.content.is_none();
         self.laws = laws;
+    }
+
+    /// Sets the trigger of the laws that were applied before. An unchanged one keeps its state; returns the one that is no
+    /// longer used.
+    pub(crate) fn set_trigger(
+        &mut self,
+        new: Option<RunningTrigger>,
+        shared: &Shared,
+    ) -> Option<RunningTrigger> {
+        let is_kept = match (&self.trigger, &self.laws.trigger) {
+            (Some(old), Some(trigger)) => old.running.is_of(trigger),
+            _ => false,
+        };
+        let (unused, running) = match (self.trigger.take(), new) {
+            (Some(old), new) if is_kept => (new, Some((old.running, old.started))),
+            (old, new) => (old.map(|old| old.running), new.map(|new| (new, 0))),
+        };
+        self.trigger = running.map(|(running, started)| {
+            let fresh = FreshLaws::of(&self.laws, shared);
+            Box::new(FlowTrigger { running, started, fresh })
+        });
+        self.arrival = match (&self.trigger, self.is_empty) {
+            (Some(_), _) => Arrival::Triggered,
+            (None, true) => Arrival::Plain,
+            (None, false) => Arrival::Stages,
+        };
+        unused
+    }
+
+    /// Counts a packet of a flow with a trigger, and returns whether laws are applied to it. `path` is the flow's own, if it
+    /// is not shared; a further application starts all laws from their beginning.
+    #[cold]
+    pub(crate) fn is_applied(&mut self, meta: &Meta, path: Option<&mut Path>) -> bool {
+        let Some(trigger) = &mut self.trigger else { return !self.is_empty };
+        let TriggerStatus { state, applications } = trigger.running.packet(meta);
+        if state != TriggerState::Applying {
+            return false;
+        }
+        let is_further = applications > 1 && applications != trigger.started;
+        trigger.started = applications;
+        if let Some(fresh) = trigger.fresh.as_ref().filter(|_| is_further) {
+            self.loss.clone_from(&fresh.loss);
+            self.loss_start_ns = None;
+            self.duplicate.clone_from(&fresh.duplicate);
+            self.reorder.clone_from(&fresh.reorder);
+            self.batch.clone_from(&fresh.batch);
+            if let Some(path) = path {
+                path.delay.clone_from(&fresh.delay);
+            }
+        }
+        !self.is_empty
     }
 }
 
@@ -387,7 +491,7 @@ pub(crate) enum Order {
 }
 
 /// The delay law of a path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DelayStage {
     /// The same law twice, with the states for ordinary packets and for control traffic.
     laws: [RunningDelay; 2],
@@ -457,6 +561,11 @@ impl Path {
             fifo_ns: 0,
             waiting: List::EMPTY,
         }
+    }
+
+    /// Whether it belongs to one flow.
+    pub(crate) fn is_own(&self) -> bool {
+        self.shared.members.len() == 1
     }
 
     /// Whether nothing is queued.

@@ -56,6 +56,19 @@ pub fn fuzz_laws(data: &[u8]) {
     }
 }
 
+/// A series is refused, or each of its lines is a change of both directions or of one.
+pub fn fuzz_series(data: &[u8]) {
+    use crate::impairment::{Impairment, MAX_TIMELINE_CHANGES, Timeline};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(timeline) = Timeline::from_csv(text) {
+        let changes = &timeline.changes;
+        assert!(changes.len() <= MAX_TIMELINE_CHANGES && changes.len() < text.lines().count());
+        assert!(changes.iter().all(|change| change.a_to_b.is_some() || change.b_to_a.is_some()));
+        let config = Impairment { timeline: Some(timeline), ..Impairment::default() };
+        assert_eq!(config.check(), Ok(()));
+    }
+}
+
 /// netem's words are refused, or become laws that are the same after printing and parsing again.
 pub fn fuzz_netem(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -98,6 +111,18 @@ mod tests {
             b"schema = \"weir.impair/1\"\nseed = \"0x7\"\n[[flow]]\nname = \"v\"\nfilter = { source = \"10.0.0.0/8\", destination_port = \"1-9,20\", dscp = \"ef\", vlan = 3, length = 64 }\na_to_b = { loss = { gilbert_elliott = { loss_percentage = 2, mean_run = 4 } }, duplicate = { percentage = 1 }, rate = { bits = \"1M\", queue = \"9packets\" } }\nb_to_a = { delay = { uniform = { min = 0, max = \"5ms\" }, order = \"max\" }, content = { percentage = 1, region = \"l4\" }, order = [\"delay\"] }\n[[aggregate]]\nflows = [\"v\"]\n[[flow]]\nname = \"w\"\nfilter = { tcp_flags = \"syn/syn,ack\", icmp = \"3/4,8\", icmpv6 = \"not 133-137\", ecn = \"ce\", fragment = \"!later\", vlan_priority = 5, inner_vlan = \"1-9\", mpls_label = 16, source_mac = \"02:00:00:00:00:00/16\", destination_mac = \"01:00:00:00:00:00/01:00:00:00:00:00\", bytes = \"not 40/f0 at l4+12\" }\nboth = \"delay 4ms, loss 1%\"\n[other]\na_to_b = \"rate 1M\"\nb_to_a = { order = [\"loss\"] }\n",
             fuzz_impairment,
         );
+        mutate(
+            b"schema = \"weir.impair/1\"\n[[flow]]\nname = \"v\"\na_to_b = { trigger = { start = \"match(vlan=3, source_port=1-9,20)\", stop = \"after 9K\", rearm = true, repeat = 3 } }\n[timeline]\nloop = \"9s\"\nspeed = 0.5\n[[timeline.change]]\nat = \"1s\"\nflow = \"v\"\nboth = \"loss 1%, trigger command\"\n[[timeline.change]]\nat = \"2500ms\"\nprofile = \"dsl\"\nb_to_a = \"none\"\n",
+            fuzz_impairment,
+        );
+    }
+
+    #[test]
+    fn series() {
+        mutate(
+            b"# x\ntime,rate,a_to_b.delay,b_to_a.loss\n0,10M,20ms,1%\n0.5,\"2M queue 9packets\",,\n1500ms,1M,5ms +-1ms,2% 25%\n",
+            fuzz_series,
+        );
     }
 
     #[test]
@@ -111,6 +136,8 @@ mod tests {
             "loss gap(poisson(mean=9)), delay histogram(1ms..2ms:3, 2ms..9ms:1) smooth half-life 5ms",
             "loss list(packets=3 7-9, every=20), delay quantiles(1ms, 2ms, 9ms) correlation 5%",
             "loss schedule(down=1s..2s 3s..4s, every=9s), delay sine(min=1ms, max=2ms, cycle=1s)",
+            "loss 9%, trigger match(dscp=ef, vlan=1-5,9) stop after 20packets rearm repeat 9",
+            "delay 4ms, trigger after 64K stop command rearm",
             "loss conditional(1, 30, 50), delay values(1ms, 2ms, 3ms)",
             "loss random_burst(start_percentage=1, min=2, max=3), delay ramp(from=1ms, to=2ms, duration=1s)",
             "loss pattern(lost=00101, at_end=stop), delay student(degrees=3, location=5ms, scale=1ms)",

@@ -33,6 +33,11 @@ pub fn predict(
     ingress: impl IntoIterator<Item = Ingress>,
 ) -> Result<Vec<Disposition>, SimError> {
     let refuse = |given, accepted| SimError::Predict { flow: flow.into(), given, accepted };
+    if impairment.timeline.is_some() || impairment.has_triggers() {
+        let accepted =
+            "laws without a timeline or a trigger, which count from the emulator's start";
+        return Err(refuse("changes with time", accepted));
+    }
     let mut alone = impairment.clone();
     alone.aggregates = vec![];
     alone.flows = vec![];
@@ -149,5 +154,13 @@ mod tests {
         let impairment = Impairment::parse(text).unwrap();
         let error = predict(&impairment, "a", Direction::Forward, every_ms(1)).unwrap_err();
         assert!(error.to_string().contains("shares a link"), "{error}");
+    }
+
+    #[test]
+    fn what_counts_from_the_start_is_refused() {
+        let laws = "loss 5%, trigger after 1s".parse().unwrap();
+        assert!(
+            predict(&Impairment::of_both(laws), OTHER, Direction::Forward, every_ms(1)).is_err()
+        );
     }
 }

@@ -213,9 +213,11 @@ impl Simulation {
     }
 
     fn emulator(&self, way: Way) -> Result<Emulator, SimError> {
+        let mut engine = Engine::new(&self.impairment, way)?;
+        engine.arm(0);
         Ok(Emulator {
             way,
-            engine: Engine::new(&self.impairment, way)?,
+            engine,
             slots: vec![],
             free: vec![],
             dispositions: vec![],

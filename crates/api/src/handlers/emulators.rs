@@ -251,6 +251,20 @@ pub(crate) async fn reset_flow(
     reset(&app, &id, &client, Some(&flow)).await
 }
 
+pub(crate) async fn trigger_flow(
+    State(app): State<Shared>,
+    PathSegments(id, flow): PathSegments,
+    client: ApiClient,
+) -> Result<StatusCode, Problem> {
+    let shown = supervise::show(&app, &id).await?;
+    if !supervise::knows(&shown.configuration, &flow) {
+        return Err(Problem::missing("flow", &flow));
+    }
+    supervise::ask(&id, json!({ "verb": "trigger", "flow": flow })).await?;
+    supervise::remember(&app, &id, &client.name(), format!("trigger {flow}"));
+    Ok(StatusCode::NO_CONTENT)
+}
+
 pub(crate) async fn log_flow(
     State(app): State<Shared>,
     PathSegments(id, flow): PathSegments,

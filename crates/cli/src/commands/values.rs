@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::content::Content;
-use weir_model::impairment::{Laws, Prefix};
+use weir_model::impairment::{Laws, MAX_SERIES_BYTES, Prefix, Timeline};
 use weir_model::names::is_device;
 use weir_model::plan::{
     DataPorts, HeaderFormat, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
@@ -83,6 +83,30 @@ pub(crate) fn laws(text: &str) -> Result<Laws, ModelError> {
     (laws + rest).parse()
 }
 
+/// A timeline from a CSV file.
+pub(crate) fn series(path: &str) -> Result<Timeline, ModelError> {
+    let text = text_of(path, MAX_SERIES_BYTES as u64).map_err(|given| ModelError::Field {
+        field: "timeline".into(),
+        given,
+        accepted: "a CSV file, at most 4M".into(),
+    })?;
+    Timeline::from_csv(&text)
+}
+
+/// The text of a file of limited size; an error is what was given.
+fn text_of(path: &str, max: u64) -> Result<String, String> {
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(max + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) if text.len() as u64 > max => Err(format!("{path}, a larger file")),
+        Ok(text) => Ok(text),
+        Err(error) => Err(format!("{path}: {error}")),
+    }
+}
+
 /// The law of the values in a file, which are between white space. They are read here, so that a server never opens a file by name.
 fn values_of(path: &str, field: &str) -> Result<String, ModelError> {
     let refused = |given: String| ModelError::Field {
@@ -90,16 +114,7 @@ fn values_of(path: &str, field: &str) -> Result<String, ModelError> {
         given,
         accepted: "@FILE with up to 10000 values between white space, at most 1M".into(),
     };
-    let read = || {
-        let mut text = String::new();
-        let file = std::fs::File::open(path)?;
-        file.take(MAX_VALUES_FILE + 1).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let values = read().map_err(|error: std::io::Error| refused(format!("@{path}: {error}")))?;
-    if values.len() as u64 > MAX_VALUES_FILE {
-        return Err(refused(format!("@{path}, a larger file")));
-    }
+    let values = text_of(path, MAX_VALUES_FILE).map_err(|given| refused(format!("@{given}")))?;
     let values: Vec<&str> = values.split_whitespace().collect();
     Ok(format!("values({})", values.join(", ")))
 }

@@ -62,6 +62,11 @@ enum Request {
         #[serde(default)]
         flow: Option<String>,
     },
+    /// Meets the condition of triggers that wait for a command.
+    Trigger {
+        #[serde(default)]
+        flow: Option<String>,
+    },
     Log {
         #[serde(default)]
         flow: Option<String>,
@@ -101,6 +106,7 @@ impl Request {
             Request::Set { .. }
             | Request::Start { .. }
             | Request::Stop { .. }
+            | Request::Trigger { .. }
             | Request::Log { .. }
             | Request::Reset { .. }
             | Request::Acknowledge(_)
@@ -290,7 +296,7 @@ fn answer(
             what: "request".into(),
             given: error.to_string(),
             accepted:
-                r#"{"verb":"set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds|keepalive|watch|drops",…} on one line"#
+                r#"{"verb":"set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds|keepalive|watch|drops",…} on one line"#
                     .into(),
         }),
     };
@@ -384,11 +390,13 @@ fn obey(
                 "real_time": remote.is_real_time(),
                 "impairment": config,
                 "stopped": stopped,
+                "triggers": remote.triggers()?,
                 "packet_trace": remote.packet_trace(),
             })
         }
         Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),
         Request::Stop { flow } => applied(remote, remote.run(flow.as_deref(), false)?),
+        Request::Trigger { flow } => json!({ "triggered": remote.trigger(flow.as_deref())? }),
         Request::Log { flow, on } => {
             remote.log(flow.as_deref(), on)?;
             json!({})

@@ -1142,3 +1142,52 @@ fn what_was_lost_before_a_run_is_not_in_its_ratios() {
     assert_eq!(used.flows[0].counters["lost_packets"], 5);
     assert_eq!(used.flows[0].realised["loss_ratio"], 0.5);
 }
+
+#[test]
+fn a_command_triggers_what_waits_for_it() {
+    let (emulator, a, b) = start(config("loss 100%, trigger command stop command rearm"), 1000);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let request = |verb: &str, flow: &str| {
+        ask(&path, &serde_json::json!({ "verb": verb, "flow": flow })).unwrap()
+    };
+    let mut sequence = 0;
+    let mut pass = |expected: usize| {
+        let before = received(&emulator.report().unwrap());
+        for _ in 0..10 {
+            a.put(Clock::System.monotonic_ns(), &native(sequence));
+            sequence += 1;
+        }
+        until("all are in", || received(&emulator.report().unwrap()) == before + 10);
+        until("all have left", || {
+            emulator.report().unwrap().directions.iter().all(|one| one.held_packets == 0)
+        });
+        assert_eq!(taken(&b).len(), expected);
+    };
+    let states = || {
+        let shown = ask(&path, &serde_json::json!({ "verb": "show" })).unwrap();
+        let of = |i: usize| {
+            let trigger = &shown["triggers"][i];
+            (trigger["state"].as_str().unwrap().to_owned(), trigger["applications"].as_u64())
+        };
+        [of(0), of(1)]
+    };
+    pass(10);
+    assert_eq!(states(), [0, 1].map(|_| ("waiting".to_owned(), Some(0))));
+    assert_eq!(request("trigger", "other")["triggered"], 2);
+    pass(0);
+    assert_eq!(states(), [0, 1].map(|_| ("applying".to_owned(), Some(1))));
+    request("trigger", "other");
+    pass(10);
+    let unknown = request("trigger", "x");
+    assert_eq!((&unknown["ok"], &unknown["kind"]), (&false.into(), &"refused".into()));
+    // A stopped flow has no trigger, and one that is started is armed again.
+    request("trigger", "other");
+    request("stop", "other");
+    assert_eq!(request("trigger", "other")["kind"], "refused");
+    pass(10);
+    request("start", "other");
+    pass(10);
+    assert_eq!(states(), [0, 1].map(|_| ("waiting".to_owned(), Some(0))));
+}

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use weir_emulator::EmulatorResult;
 use weir_emulator::replay::Replay;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{Impairment, TriggerState};
 use weir_wire::packets::PacketLogReader;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -187,4 +187,61 @@ fn a_packet_trace_that_cannot_be_written_is_reported_and_the_capture_and_its_cou
     assert!(
         ending.report.packet_trace.is_some_and(|packet_trace| packet_trace.failed) && same == out
     );
+}
+
+/// Frames of the capture that left, by their number; those from A have even numbers.
+fn left(laws: &str) -> (Vec<u64>, weir_emulator::Report) {
+    let (out, report) = run(&replay(laws), &capture(CaptureFormat::PcapNg, 24));
+    let number = |frame: &[u8]| u64::from_be_bytes(frame[42..50].try_into().unwrap());
+    (frames(&out).iter().map(|(_, _, frame)| number(frame)).collect(), report)
+}
+
+#[test]
+fn triggers_count_in_each_direction_and_from_the_first_frame() {
+    // Frames are 100 µs apart: frame 10 leaves A, and 11 leaves B, with 5 before it in its direction.
+    let (numbers, report) = left("loss 100%, trigger after 5packets stop after 2packets");
+    assert_eq!(numbers, (0..24).filter(|n| !(10..14).contains(n)).collect::<Vec<_>>());
+    let trigger = report.impairment.flows[1].trigger.unwrap();
+    assert_eq!((trigger.state, trigger.applications), (TriggerState::Done, 1));
+    assert_eq!(report.impairment.flows[0].asked_figures, Default::default());
+    // Times count from the first frame in both directions: frame 5 arrives at 500 µs.
+    let (numbers, report) = left("loss 100%, trigger after 500us stop after 300us rearm");
+    let is_out = |n: &u64| (5..8).contains(n) || (13..16).contains(n) || (21..24).contains(n);
+    assert_eq!(numbers, (0..24).filter(|n| !is_out(n)).collect::<Vec<_>>());
+    let trigger = report.impairment.flows[0].trigger.unwrap();
+    assert_eq!((trigger.state, trigger.applications), (TriggerState::Applying, 3));
+    // In each direction the first frame matches.
+    let (numbers, _) = left("loss 100%, trigger match(source=10.0.0.1) stop after 1packet");
+    assert_eq!(numbers.len(), 22);
+    let (numbers, _) = left("loss 100%, trigger match(length=60-100)");
+    assert!(numbers.len() < 24 && !numbers.contains(&0));
+}
+
+#[test]
+fn a_timeline_counts_from_the_first_frame() {
+    // Frames are 100 µs apart: 6 to 8 and, in the second loop, 16 to 18 are lost.
+    let timeline = "loop = \"2ms\"\nspeed = 2\nchange = [{ at = \"1200us\", both = \"loss 100%\" }, { at = \"1800us\", both = \"none\" }]";
+    let text = format!("schema = \"weir.impair/1\"\nseed = \"0x7\"\n[timeline]\n{timeline}\n");
+    assert!(Impairment::parse(&text).is_err(), "a loop of 1 ms");
+    let text = text.replace("us", "0us").replace("2ms", "20ms");
+    let replay = Replay { impairment: Impairment::parse(&text).unwrap(), ..replay("none") };
+    // Every 1 ms instead.
+    let mut input = Vec::new();
+    let mut writer =
+        CaptureWriter::new(&mut input, "test", CaptureFormat::PcapNg, &["x", "y"]).unwrap();
+    for (time_ns, interface, frame) in frames(&capture(CaptureFormat::PcapNg, 24)) {
+        let time_ns = START_NS + (time_ns - START_NS) * 10;
+        writer.write(interface, time_ns, frame.len() as u32, &frame).unwrap();
+    }
+    drop(writer);
+    let (out, report) = run(&replay, &input);
+    let number = |frame: &[u8]| u64::from_be_bytes(frame[42..50].try_into().unwrap());
+    let numbers: Vec<u64> = frames(&out).iter().map(|(_, _, frame)| number(frame)).collect();
+    let is_lost = |n: &u64| (6..9).contains(n) || (16..19).contains(n);
+    assert_eq!(numbers, (0..24).filter(|n| !is_lost(n)).collect::<Vec<_>>());
+    // The last period started with the laws of the second loop, at 19 ms; frames 20 and 22 from A are in it.
+    let flow = &report.impairment.flows[0];
+    assert_eq!((flow.asked.as_str(), flow.current.counters.received_packets), ("none", 2));
+    assert!((flow.current.start_seconds - 0.019).abs() < 1e-9, "{}", flow.current.start_seconds);
+    assert_eq!(run(&replay, &input).0, out);
 }

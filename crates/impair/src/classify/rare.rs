@@ -246,6 +246,17 @@ impl RareFilters {
     }
 }
 
+impl RareFilters {
+    /// The match of a single filter, given whether it matches.
+    pub(crate) fn single(&self, is_match: bool) -> RareMatch {
+        match (is_match, self.flow.rest.is_empty()) {
+            (false, _) => RareMatch::NONE,
+            (true, false) => RareMatch { flow: 0, ..RareMatch::NONE },
+            (true, true) => RareMatch { by_fragment: 0, ..RareMatch::NONE },
+        }
+    }
+}
+
 /// Whether a filter has a condition on a field that is not in the key, or on fragments.
 pub(super) fn is_rare(filter: &Filter) -> bool {
     FIELDS[COMMON_FIELDS..].iter().any(|field| field.accepted(filter).is_some())

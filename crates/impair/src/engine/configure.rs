@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use weir_laws::flow_hash;
+
 use super::*;
+use crate::trigger::RunningTrigger;
 
 impl Engine {
     /// The engine of one direction.
@@ -26,6 +29,9 @@ impl Engine {
             clock_ns: 0,
             present_ns: 0,
             next_ns: u64::MAX,
+            timeline: None,
+            conditions: Conditions::default(),
+            parses_rare: false,
             number: 0,
             held_packets: 0,
             memory: Memory::default(),
@@ -61,7 +67,45 @@ impl Engine {
     pub fn put_into_force(&mut self, prepared: Prepared) -> Result<Retired, ImpairError> {
         assert_eq!(prepared.direction, self.direction, "prepared for the other direction");
         self.names.check(&prepared)?;
-        let Prepared { config, hashes, classifier, filtered, .. } = prepared;
+        let Prepared { config, classifier, filtered, triggers, mut timeline, conditions, .. } =
+            prepared;
+        let conditions = std::mem::replace(&mut self.conditions, conditions);
+        if let (Some(timeline), Some(before)) = (&mut timeline, &self.timeline) {
+            timeline.resume(before);
+        }
+        let current = timeline.as_ref().map_or(&config, |timeline| timeline.current()).clone();
+        let (numbers, unused) = self.put_laws(&current, triggers);
+        self.numbers = filtered.iter().map(|place| numbers[*place as usize]).collect();
+        let timeline = std::mem::replace(&mut self.timeline, timeline);
+        self.next_ns = self.next_ns.min(self.change_ns());
+        self.philox = Philox::new(config.seed.0);
+        self.memory.limit_bytes = config.memory_bytes();
+        self.native_port = config.native_port;
+        self.exempts = !config.impair_arp;
+        self.tidy_tables();
+        let before = std::mem::replace(&mut self.classifier, classifier);
+        self.parses_rare = self.classifier.rare().is_some() || !self.conditions.is_empty();
+        let parses = |flow: &Flow| {
+            let matches = flow.trigger.as_ref().is_some_and(|trigger| trigger.running.needs_keys());
+            flow.content.is_some() || flow.marks || flow.classifies || matches
+        };
+        // A batch is parsed before the changes that are due within it.
+        self.parses = self.timeline.is_some() || self.flows.iter().any(parses);
+        if self.parses {
+            // Memory for all packets that leave together after a stall, so that no packet waits for an
+            // allocation.
+            self.edits.reserve(EDITS_AT_ONCE);
+        }
+        Ok(Retired { classifier: before, triggers: unused, timeline, conditions })
+    }
+
+    /// Puts the laws of a configuration into force, and returns the numbers of its flows, with Other at the end, and triggers
+    /// that are no longer used. `triggers` are prepared ones in the same order.
+    fn put_laws(
+        &mut self,
+        config: &Impairment,
+        triggers: Vec<Option<RunningTrigger>>,
+    ) -> (Vec<u32>, Vec<RunningTrigger>) {
         let side = side(self.direction);
         // Rates and delays with their flows; `group_of` is the index in it by a flow's name.
         let mut shareds: Vec<Shared> = vec![];
@@ -83,14 +127,14 @@ impl Engine {
         }
         let mut wanted: Vec<(u32, Laws, usize)> = Vec::with_capacity(config.flows.len() + 1);
         let mut active = vec![false; self.flows.len()];
-        for (config, hash) in config.flows.iter().zip(hashes) {
-            let number = self.names.number(hash, &config.name);
+        for config in &config.flows {
+            let number = self.names.number(flow_hash(&config.name), &config.name);
             if number as usize == self.flows.len() {
                 self.flows.push(Flow::new(&config.name));
                 active.push(false);
             }
             active[number as usize] = true;
-            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
+            let laws = config.effective_laws(side);
             let group = match group_of.get(config.name.as_str()) {
                 Some(group) if config.run.0 => *group,
                 _ => {
@@ -105,31 +149,84 @@ impl Engine {
         shareds.push(Shared::own([String::new()].into(), &laws));
         wanted.push((0, laws, shareds.len() - 1));
         active[0] = true;
-        self.numbers = filtered.iter().map(|place| wanted[*place as usize].0).collect();
-        self.put(wanted, &shareds, &active);
-        self.philox = Philox::new(config.seed.0);
-        self.memory.limit_bytes = config.memory_bytes();
-        self.native_port = config.native_port;
-        self.exempts = !config.impair_arp;
-        self.tidy_tables();
-        let before = std::mem::replace(&mut self.classifier, classifier);
-        self.active = active;
-        let parses = |flow: &Flow| flow.content.is_some() || flow.marks || flow.classifies;
-        self.parses = self.flows.iter().any(parses);
-        if self.parses {
-            // Memory for all packets that leave together after a stall, so that no packet waits for an
-            // allocation.
-            self.edits.reserve(EDITS_AT_ONCE);
+        let numbers = wanted.iter().map(|(number, ..)| *number).collect();
+        let unused = self.put(wanted, triggers, &shareds, &active);
+        for trigger in self.flows.iter_mut().filter_map(|flow| flow.trigger.as_mut()) {
+            trigger.running.assign(&self.conditions);
         }
-        Ok(Retired(before))
+        self.active = active;
+        (numbers, unused)
+    }
+
+    /// Time of the next change of the timeline; `u64::MAX` if there is none.
+    fn change_ns(&self) -> u64 {
+        self.timeline.as_ref().map_or(u64::MAX, |timeline| timeline.next_ns())
+    }
+
+    /// Starts the timeline, unless it has started.
+    pub(super) fn start_timeline(&mut self, now_ns: u64) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.start(now_ns);
+        }
+        self.next_ns = self.next_ns.min(self.change_ns());
+    }
+
+    /// Skips loops of the timeline that end before a time, if nothing is queued; the last one is left.
+    pub fn skip_idle_loops(&mut self, until_ns: u64) {
+        if let Some(timeline) = self.timeline.as_mut().filter(|_| self.held_packets == 0) {
+            timeline.skip_loops(until_ns);
+        }
+    }
+
+    /// Makes the changes of the timeline that are due next.
+    #[cold]
+    pub(super) fn turn_timeline(&mut self) {
+        let Some(timeline) = &mut self.timeline else { return };
+        if self.held_packets == 0 {
+            timeline.skip_loops(self.clock_ns);
+        }
+        let at_ns = timeline.next_ns();
+        timeline.turn();
+        let current = timeline.current().clone();
+        // Events between this time and the clock are still to come.
+        let clock_ns = std::mem::replace(&mut self.clock_ns, at_ns);
+        let triggers = (0..=current.flows.len()).map(|_| None).collect();
+        self.put_laws(&current, triggers);
+        self.tidy_tables();
+        self.clock_ns = clock_ns;
+        self.arm(at_ns);
+    }
+
+    /// The trigger for new laws of a flow: the prepared one, or one for laws of the timeline; any if the present one stays.
+    fn trigger_of(
+        &self,
+        number: u32,
+        laws: &Laws,
+        prepared: Option<RunningTrigger>,
+    ) -> Option<RunningTrigger> {
+        let trigger = laws.trigger.as_ref()?;
+        let present = self.flows[number as usize].trigger.as_ref();
+        let is_ready = prepared.as_ref().is_some_and(|prepared| prepared.is_of(trigger))
+            || present.is_some_and(|present| present.running.is_of(trigger));
+        // The tables of one filter are small enough for any limit.
+        if is_ready { prepared } else { RunningTrigger::new(trigger).ok() }
     }
 
     /// Assigns each flow its laws and its path: the current one if unchanged, an unused one, or a new one.
-    fn put(&mut self, wanted: Vec<(u32, Laws, usize)>, shareds: &[Shared], active: &[bool]) {
+    /// Returns triggers that are no longer used.
+    fn put(
+        &mut self,
+        wanted: Vec<(u32, Laws, usize)>,
+        triggers: Vec<Option<RunningTrigger>>,
+        shareds: &[Shared],
+        active: &[bool],
+    ) -> Vec<RunningTrigger> {
+        let mut unused = vec![];
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
                 // Its queued packets pass the remaining stages without laws.
                 flow.put(Laws::default(), &Shared::default(), NO_PATH, &mut self.steps);
+                unused.extend(flow.set_trigger(None, &Shared::default()));
             }
         }
         let mut by_key: HashMap<u32, Vec<u32>> = HashMap::with_capacity(self.paths.len());
@@ -161,15 +258,19 @@ impl Engine {
                 before[*group] = path;
             }
         }
-        for (number, laws, group) in wanted {
+        for ((number, laws, group), trigger) in wanted.into_iter().zip(triggers) {
             let shared = &shareds[group];
             let path = match paths[group] {
                 Some(path) => path,
                 None => self.new_path(shared, before[group], &mut free),
             };
             paths[group] = Some(path);
-            self.flows[number as usize].put(laws, shared, path, &mut self.steps);
+            let trigger = self.trigger_of(number, &laws, trigger);
+            let flow = &mut self.flows[number as usize];
+            flow.put(laws, shared, path, &mut self.steps);
+            unused.extend(flow.set_trigger(trigger, shared));
         }
+        unused
     }
 
     /// Releases the tables of queues without flows, and updates the memory of all tables.

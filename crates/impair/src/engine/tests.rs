@@ -253,7 +253,7 @@ fn a_filter_on_a_rare_field_includes_exempt_frames_that_it_names() {
     }
 }
 
-fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
+pub(super) fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
     let filter =
         Filter { destination_port: Some(Ranges(vec![(port, port)]).into()), ..Filter::default() };
     ImpairFlow {

@@ -21,6 +21,7 @@ use super::rate::Rate;
 use super::reorder::Reorder;
 use super::slot::Slot;
 use super::text::TermName;
+use super::trigger::Trigger;
 use crate::ModelError;
 use crate::law::distribution::MAX_TABLES;
 use crate::law::{Words, refuse};
@@ -72,6 +73,9 @@ macro_rules! stages {
             /// Order of the stages, each at most once; those not named follow in their default order.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub order: Option<Vec<Stage>>,
+            /// When the laws are applied. Absent: always.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub trigger: Option<Trigger>,
         }
 
         /// The term of each slot.
@@ -94,6 +98,7 @@ macro_rules! stages {
                 Laws {
                     $($slot: self.$slot.clone().or_else(|| base.$slot.clone()),)*
                     order: self.order.clone().or_else(|| base.order.clone()),
+                    trigger: self.trigger.clone().or_else(|| base.trigger.clone()),
                 }
             }
 
@@ -103,6 +108,7 @@ macro_rules! stages {
                 Laws {
                     $($slot: self.$slot.clone().filter(|_| own.$slot.is_none()),)*
                     order: self.order.clone().filter(|_| own.order.is_none()),
+                    trigger: self.trigger.clone().filter(|_| own.trigger.is_none()),
                 }
             }
 
@@ -202,6 +208,9 @@ impl Laws {
                 let given = format!("{} twice", stage.name());
                 return refuse(at, "order", given, "each stage at most once");
             }
+        }
+        if let Some(trigger) = &self.trigger {
+            trigger.check(&format!("{at}.trigger"))?;
         }
         Ok(())
     }

@@ -27,9 +27,12 @@ mod queue;
 mod rate;
 mod reading;
 mod reorder;
+mod series;
 mod slot;
 mod text;
 mod time;
+mod timeline;
+mod trigger;
 mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
@@ -48,7 +51,10 @@ pub use netem::Netem;
 pub use queue::*;
 pub use rate::*;
 pub use reorder::{Distance, Reorder};
+pub use series::MAX_SERIES_BYTES;
 pub use time::{Time, Timing, TimingLaw};
+pub use timeline::{MAX_TIMELINE_CHANGES, Timeline, TimelineChange};
+pub use trigger::{MAX_MATCH_CONDITIONS, Trigger, TriggerCondition, TriggerState};
 pub use value::{
     EtherType, PacketNumbers, Percentages, Periods, Prefix, Prefixes, Protocol, QueueLimit, Ranges,
 };
@@ -116,6 +122,9 @@ pub struct Impairment {
     /// Groups of flows that share one link.
     #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]
     pub aggregates: Vec<Aggregate>,
+    /// Changes of laws at given times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 fn native_port() -> u16 {
@@ -272,6 +281,7 @@ impl Default for Impairment {
             flows: vec![],
             other: Other::default(),
             aggregates: vec![],
+            timeline: None,
         }
     }
 }
@@ -362,6 +372,7 @@ impl Impairment {
         }
         laws::check_tables("flow", self.tables())?;
         let groups = self.check_filter_groups()?;
+        self.check_match_conditions()?;
         let mut names = HashSet::new();
         let mut filters = 0;
         for (i, flow) in self.flows.iter().enumerate() {
@@ -417,7 +428,7 @@ impl Impairment {
         for (i, aggregate) in self.aggregates.iter().enumerate() {
             self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &places, &mut members)?;
         }
-        Ok(())
+        self.check_timeline()
     }
 
     /// The number of filters in each group.
@@ -493,7 +504,11 @@ impl Impairment {
             ("b_to_a", &aggregate.b_to_a, Direction::Reverse),
         ] {
             shared.check(&format!("{at}.{field}"))?;
-            let own = shared.slot_in_use(false).or(shared.order.as_ref().map(|_| "order"));
+            let unshared = [
+                shared.order.as_ref().map(|_| "order"),
+                shared.trigger.as_ref().map(|_| "trigger"),
+            ];
+            let own = shared.slot_in_use(false).or(unshared.into_iter().flatten().next());
             if let Some(own) = own {
                 let accepted = "rate and delay; the rest stays with each flow";
                 return refuse(format!("{at}.{field}"), own, accepted);
@@ -545,6 +560,12 @@ impl ImpairFlow {
             Direction::Reverse => &self.b_to_a,
         };
         resolved(own, self.profile.as_deref(), direction)
+    }
+
+    /// As [`ImpairFlow::laws`], without any if it is stopped.
+    #[must_use]
+    pub fn effective_laws(&self, direction: Direction) -> Laws {
+        if self.run.0 { self.laws(direction) } else { Laws::default() }
     }
 
     /// Whether packets of a direction are tried.

@@ -13,7 +13,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde::ser::{Serialize, Serializer};
 
-use super::{Aggregate, ImpairFlow, Laws, Other};
+use super::{Aggregate, ImpairFlow, Laws, Other, TimelineChange};
 use crate::document::refused;
 
 const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
@@ -84,7 +84,7 @@ macro_rules! with_both {
         }
     )* };
 }
-with_both!(ImpairFlow Other Aggregate);
+with_both!(ImpairFlow Other Aggregate TimelineChange);
 
 /// A deserializer of a table with `both`.
 struct Table<D> {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use super::laws::{Laws, SLOT_TERMS, Stage};
+use super::trigger::{self, Trigger};
 use crate::ModelError;
 use crate::experiment::nearest;
 use crate::law::{Words, parenthesised, words_of};
@@ -25,11 +26,13 @@ static TERMS: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<&str> = term_names().map(|term| term.name).collect();
     format!("comma-separated terms: {}; or none", names.join(", "))
 });
-/// The term that does not belong to a slot.
+/// The terms that do not belong to a slot.
 const ORDER_TERM: TermName = TermName { name: "order", others: &[], form: || &ORDER };
+const TRIGGER_TERM: TermName =
+    TermName { name: trigger::TERM, others: &["start", "stop", "rearm"], form: || trigger::FORM };
 
 fn term_names() -> impl Iterator<Item = &'static TermName> {
-    SLOT_TERMS.iter().chain([&ORDER_TERM])
+    SLOT_TERMS.iter().chain([&ORDER_TERM, &TRIGGER_TERM])
 }
 
 /// Changes of content are independent.
@@ -151,6 +154,11 @@ impl Laws {
         if let Some(accepted) = instead_of_netem(&list).filter(|_| arguments.is_none()) {
             return Err(words.refused(accepted));
         }
+        // Its conditions may have parentheses of their own.
+        if name == trigger::TERM {
+            let is_again = self.trigger.replace(Trigger::read(given)?).is_some();
+            return if is_again { twice(name) } else { Ok(()) };
+        }
         let again = match name {
             "order" => {
                 let mut order = vec![];
@@ -171,16 +179,13 @@ impl Laws {
             },
         };
         words.end()?;
-        if again {
-            let given = format!("{name} twice");
-            return Err(ModelError::Value {
-                what: "impairment",
-                given,
-                accepted: "each term once",
-            });
-        }
-        Ok(())
+        if again { twice(name) } else { Ok(()) }
     }
+}
+
+fn twice(name: &str) -> Result<(), ModelError> {
+    let given = format!("{name} twice");
+    Err(ModelError::Value { what: "impairment", given, accepted: "each term once" })
 }
 
 impl fmt::Display for Laws {
@@ -190,6 +195,7 @@ impl fmt::Display for Laws {
             let names: Vec<&str> = order.iter().map(|stage| stage.name()).collect();
             terms.push(format!("order {}", names.join(" ")));
         }
+        terms.extend(self.trigger.as_ref().map(ToString::to_string));
         if terms.is_empty() {
             return f.write_str("none");
         }

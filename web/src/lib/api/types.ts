@@ -316,6 +316,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/emulators/{id}/flows/{name}/trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Meets the condition of a flow's triggers that wait for a command. */
+        post: operations["triggerFlow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/emulators/{id}/history": {
         parameters: {
             query?: never;
@@ -3017,7 +3034,7 @@ export interface components {
         };
         /**
          * @description What the laws of a flow and direction ask for, as figures that can be compared with [`Realised`] ones; absent without
-         *     a law.
+         *     a law, and with a trigger, which applies them to a part of the packets.
          */
         EmulatorAsked: {
             /**
@@ -3294,6 +3311,8 @@ export interface components {
             name: string;
             /** @description Its counters. */
             realised: components["schemas"]["EmulatorRealised"];
+            /** @description Its trigger; absent if its laws are always applied. */
+            trigger?: components["schemas"]["EmulatorTrigger"] | null;
         };
         /** @description The counters of a flow and direction, since the start of the emulator. */
         EmulatorFlowCounts: {
@@ -3621,6 +3640,16 @@ export interface components {
             profile?: string | null;
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
+        };
+        /** @description The trigger of a flow and direction. */
+        EmulatorTrigger: {
+            /**
+             * Format: uint64
+             * @description Number of times that the laws have been applied, the current one included.
+             */
+            applications: number;
+            /** @description Whether the laws are applied now. */
+            state: components["schemas"]["TriggerState"];
         };
         /**
          * @description The end of a flow that measures a metric.
@@ -4905,6 +4934,8 @@ export interface components {
              * @default 0x0
              */
             seed: components["schemas"]["Seed"];
+            /** @description Changes of laws at given times. */
+            timeline?: components["schemas"]["Timeline"] | null;
             /** @description A title, printed with the result. */
             title?: string | null;
         };
@@ -5422,6 +5453,8 @@ export interface components {
             rate?: components["schemas"]["Rate"] | null;
             /** @description Reordering. */
             reorder?: components["schemas"]["Reorder"] | null;
+            /** @description When the laws are applied. Absent: always. */
+            trigger?: components["schemas"]["Trigger"] | null;
         };
         /** @description One place where packets were lost. */
         LedgerRow: {
@@ -9157,6 +9190,46 @@ export interface components {
              */
             send: string;
         };
+        /** @description Changes of laws at given times since the start of the emulator, or since this timeline was set. */
+        Timeline: {
+            /**
+             * @description The changes, in the order of their times.
+             * @default []
+             */
+            change: components["schemas"]["TimelineChange"][];
+            /**
+             * @description Length of a loop, after the last change: the laws of the file apply again, and the timeline starts again. Absent:
+             *     it is played once, and the last laws stay.
+             */
+            loop?: components["schemas"]["Span"] | null;
+            /**
+             * Format: double
+             * @description Playback speed, 0.001 to 1000: all times are divided by it. Absent: 1.
+             * @example 2
+             */
+            speed?: number | null;
+        };
+        /** @description Laws that replace those of a flow at a time. */
+        TimelineChange: {
+            /** @description Laws from A to B. Absent: unchanged. */
+            a_to_b?: components["schemas"]["Laws"] | string;
+            /**
+             * @description Time since the start of the loop.
+             * @default 0s
+             */
+            at: components["schemas"]["Span"];
+            /** @description Laws from B to A. Absent: unchanged. */
+            b_to_a?: components["schemas"]["Laws"] | string;
+            /**
+             * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
+             * @example rate 10M, delay 40ms
+             */
+            both?: string;
+            /** @description Name of the flow. Absent: packets that no filter matches. */
+            flow?: string | null;
+            /** @description A preset that replaces the laws; laws of the same change have precedence. */
+            profile?: string | null;
+        };
         /**
          * @description VALUE, MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
          * @example 20ms
@@ -9453,6 +9526,42 @@ export interface components {
              */
             unpredicted_dispositions: number;
         };
+        /** @description When the laws of a flow and direction are applied. */
+        Trigger: {
+            /**
+             * Re-arm
+             * @description `true`: after a stop, the trigger waits for the start condition again.
+             */
+            rearm?: boolean;
+            /**
+             * Format: uint32
+             * @description How many times the laws are applied at most, at least 1. Absent: no limit.
+             * @example 3
+             */
+            repeat?: number | null;
+            /** @description Condition that starts the application. Absent: it starts immediately. */
+            start?: components["schemas"]["TriggerCondition"] | null;
+            /** @description Condition that stops it, counted from its start. Absent: it does not stop. */
+            stop?: components["schemas"]["TriggerCondition"] | null;
+        };
+        /**
+         * @description after 100packets, after 64K (bytes), after 10s, match(FIELD=VALUE, …) with fields of a filter, or command
+         * @example after 100packets
+         * @example after 64K
+         * @example after 10s
+         * @example match(protocol=udp, destination_port=5001)
+         * @example command
+         */
+        TriggerCondition: string | number;
+        /**
+         * @description State of a trigger.
+         *
+         *     - `waiting`: The laws are not applied before the start condition is met.
+         *     - `applying`: The laws are applied.
+         *     - `done`: The laws were applied and will not be applied again.
+         * @enum {string}
+         */
+        TriggerState: "waiting" | "applying" | "done";
         /** @description A uniform delay between two bounds. */
         Uniform: {
             /**
@@ -10258,6 +10367,28 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Applied"];
                 };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    triggerFlow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Problem"];
         };

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use weir_emulator::{AlarmKind, AlarmSelection, LinkMode};
 use weir_model::ModelError;
-use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix};
+use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix, Timeline};
 use weir_model::units::{ByteSize, Seed, Span};
 
 use crate::commands::values;
@@ -70,6 +70,14 @@ Laws:
                            clears ECN fields
   order STAGE...           order of loss, duplicate, rate, delay, reorder,
                            batch, content
+  trigger [CONDITION] [stop CONDITION [rearm [repeat N]]]
+                           applies the laws from the first to the second
+                           CONDITION [immediately, always], again [rearm],
+                           N times at most. CONDITION is after Npackets,
+                           after B, after T, match(FIELD=VALUE, ...) with
+                           fields of a filter, or command (`weir impair
+                           trigger`). The packet that meets a CONDITION is
+                           the first with laws, or without
   none                     no laws
   loss LAW(KEY=VALUE, ...), delay LAW(KEY=VALUE, ...)
                            any law of docs/impairment-laws.md: outages, gaps,
@@ -120,7 +128,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -262,6 +270,16 @@ pub(crate) struct RunArgs {
     pub(crate) to: Vec<Prefix>,
     #[command(flatten)]
     pub(crate) laws: LawArgs,
+    /// Play laws of packets that no filter matches from a CSV file: a line for each time, with columns time (s) and terms of LAWS
+    /// (time,rate,delay,loss), alone or after a_to_b. or b_to_a.
+    #[arg(long, value_name = "FILE", value_parser = values::series)]
+    timeline: Option<Timeline>,
+    /// Play the timeline in a loop of this length [default: the file's, else once]
+    #[arg(long, value_name = "TIME", value_parser = crate::commands::values::positive)]
+    timeline_loop: Option<Span>,
+    /// Play the timeline faster (above 1) or slower, 0.001 to 1000 [default: the file's, else 1]
+    #[arg(long, value_name = "FACTOR")]
+    timeline_speed: Option<f64>,
     /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = link)]
     pub(crate) link: LinkMode,
@@ -338,7 +356,38 @@ impl RunArgs {
         let mut config = laws.impairment()?;
         config.impair_arp |= self.impair_arp;
         config.native_port = self.native_port.unwrap_or(config.native_port);
+        self.set_timeline(&mut config)?;
         Ok(config)
+    }
+
+    /// Applies the flags of the timeline.
+    fn set_timeline(&self, config: &mut Impairment) -> Result<(), CliError> {
+        let flag = match (&self.timeline, self.timeline_loop, self.timeline_speed) {
+            (Some(timeline), ..) => {
+                config.timeline = Some(timeline.clone());
+                "--timeline"
+            }
+            (None, Some(_), _) => "--timeline-loop",
+            (None, None, Some(_)) => "--timeline-speed",
+            (None, None, None) => return Ok(()),
+        };
+        let Some(timeline) = &mut config.timeline else {
+            return Err(CliError::flag(
+                flag,
+                "no timeline",
+                "--timeline, or a file with a timeline",
+            ));
+        };
+        timeline.period = self.timeline_loop.or(timeline.period);
+        timeline.speed = self.timeline_speed.or(timeline.speed);
+        config.check().map_err(|error| {
+            let flag = match &error {
+                ModelError::Field { field, .. } if field == "timeline.loop" => "--timeline-loop",
+                ModelError::Field { field, .. } if field == "timeline.speed" => "--timeline-speed",
+                _ => flag,
+            };
+            CliError::of_field(error, flag)
+        })
     }
 }
 
@@ -448,6 +497,13 @@ pub(crate) enum Verb {
     /// Forward a flow's packets untouched
     Stop {
         /// Its name [default: all]
+        flow: Option<String>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Meet the condition of triggers that wait for a command
+    Trigger {
+        /// The flow's name [default: all]
         flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use weir_emulator::control::ask;
-use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, Report};
+use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, FlowTrigger, Report};
 use weir_model::counted;
 use weir_model::impairment::Impairment;
 use weir_net::namespace::process_start_time;
@@ -34,6 +34,11 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
         }
         Verb::Start { flow, socket } => print_in_force(&talk(socket, &named("start", flow))?),
         Verb::Stop { flow, socket } => print_in_force(&talk(socket, &named("stop", flow))?),
+        Verb::Trigger { flow, socket } => {
+            let answer = talk(socket, &named("trigger", flow))?;
+            let count = answer["triggered"].as_u64().unwrap_or(0);
+            print(&format!("condition met: {}\n", counted(count, "trigger")))
+        }
         Verb::Reset { flow, socket } => {
             talk(socket, &named("reset", flow))?;
             Ok(0)
@@ -232,6 +237,10 @@ fn show(answer: &Value) -> Result<i32, CliError> {
         out += &format!("  {link}\n");
     }
     out += &text::laws(&config);
+    let triggers: Vec<FlowTrigger> = understood(&answer["triggers"])?;
+    for FlowTrigger { name, direction, trigger } in triggers {
+        out += &text::trigger(&name, direction, trigger);
+    }
     let stopped = list(&answer["stopped"]);
     if !stopped.is_empty() {
         out += &format!("stopped: {}\n", stopped.join(", "));

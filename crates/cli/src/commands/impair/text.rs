@@ -1,6 +1,6 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
-use weir_emulator::Report;
+use weir_emulator::{Report, TriggerReport};
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
@@ -35,6 +35,12 @@ pub(super) fn laws(config: &Impairment) -> String {
     let name = if config.flows.is_empty() { "other (all packets)" } else { "other" };
     let other = &config.other;
     out += &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse));
+    if let Some(timeline) = &config.timeline {
+        let changes = counted(timeline.changes.len(), "change");
+        let period = timeline.period.map(|period| format!(", loop {period}")).unwrap_or_default();
+        let speed = timeline.speed.map(|speed| format!(", speed {speed}")).unwrap_or_default();
+        out += &format!("  timeline: {changes}{period}{speed}\n");
+    }
     if !config.impair_arp {
         out += "  exempt: ARP, ICMPv6 neighbour discovery, frames to 01:80:C2:00:00:0X (impair_arp = true includes them)\n";
     }
@@ -48,6 +54,13 @@ fn ways(name: &str, there: &Laws, back: &Laws) -> String {
     } else {
         format!("  {name}: A to B: {}; B to A: {}\n", text(there), text(back))
     }
+}
+
+/// The state of a trigger, in a line.
+pub(super) fn trigger(name: &str, direction: Direction, trigger: TriggerReport) -> String {
+    let TriggerReport { state, applications } = trigger;
+    let (way, state, times) = (way(direction), state.name(), counted(applications, "time"));
+    format!("trigger of {name}, {way}: {state}, laws applied {times}\n")
 }
 
 fn way(direction: Direction) -> &'static str {
@@ -125,6 +138,11 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         }
     }
     let mut out = table.render(style);
+    for flow in &report.impairment.flows {
+        if let Some(state) = flow.trigger {
+            out += &trigger(&flow.name, flow.direction, state);
+        }
+    }
     for direction in &report.directions {
         let name = way(direction.direction);
         let link = &direction.link;
