@@ -256,7 +256,8 @@ mod tests {
             let [first, ..] = spellings else { panic!("a row without a flag") };
             // By value, or not a flag of this command.
             assert!(
-                ["--time", "--congestion"].contains(first) || !spellings.iter().any(|f| has(f)),
+                ["--time", "--congestion", "--transport"].contains(first)
+                    || !spellings.iter().any(|f| has(f)),
                 "{spellings:?}"
             );
         }
