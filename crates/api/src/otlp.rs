@@ -615,7 +615,8 @@ mod tests {
         for end in 1..=20 {
             exporter.interval(&interval(f64::from(end)));
         }
-        // One export at most was taken, and one waits.
-        assert!(exporter.exports.skipped.load(Ordering::Relaxed) >= 18);
+        // One export at most was taken, perhaps with the figures of the next one, and one waits.
+        let merged = lock(&exporter.exports.report).skipped;
+        assert!(exporter.exports.skipped.load(Ordering::Relaxed) + merged >= 18);
     }
 }
