@@ -21,7 +21,7 @@ use crate::error::EmulatorError;
 use crate::interface_lock::InterfaceLock;
 use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
-use crate::refusal::refusals;
+use crate::refusal::{permit, refusals};
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
 use crate::result::EmulatorResult;
@@ -69,13 +69,8 @@ impl Emulator {
     /// Starts between the two interfaces in the calling thread's network namespace.
     fn start_here(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let [a, b] = &config.interfaces;
-        for (interface, mut refusals) in refusals(a, b)? {
-            if config.force {
-                refusals.retain(|reason| !reason.may_be_forced());
-            }
-            if !refusals.is_empty() {
-                return Err(EmulatorError::Refused { interface, refusals });
-            }
+        for (interface, reasons) in refusals(a, b)? {
+            permit(interface, reasons, config.force)?;
         }
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
         let locks = vec![InterfaceLock::take(a, indices[0])?, InterfaceLock::take(b, indices[1])?];

@@ -11,7 +11,7 @@ use weir_net::namespace::NetNamespace;
 use crate::config::Local;
 use crate::error::EmulatorError;
 use crate::interface_lock::InterfaceLock;
-use crate::refusal::local_refusals;
+use crate::refusal::{local_refusals, permit};
 
 /// The first kernel with tcx.
 const KERNEL: (u32, u32) = (6, 6);
@@ -38,13 +38,8 @@ impl LocalPath {
         force: bool,
     ) -> Result<(LocalPath, NetNamespace), EmulatorError> {
         let impaired = interface::interface(&local.interface)?;
-        let mut refusals = local_refusals(&impaired, &local.prefixes)?;
-        if force {
-            refusals.retain(|reason| !reason.may_be_forced());
-        }
-        if !refusals.is_empty() {
-            return Err(EmulatorError::Refused { interface: impaired.name, refusals });
-        }
+        let reasons = local_refusals(&impaired, &local.prefixes)?;
+        permit(impaired.name.clone(), reasons, force)?;
         let kernel = weir_net::host::host()?.kernel;
         if !has_tcx(&kernel) {
             let (major, minor) = KERNEL;

@@ -50,6 +50,19 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
     Ok(out)
 }
 
+/// Refuses an interface for these reasons; with `force`, only for those that can't be forced.
+pub(crate) fn permit(
+    interface: String,
+    mut refusals: Vec<Refusal>,
+    force: bool,
+) -> Result<(), EmulatorError> {
+    refusals.retain(|reason| !force || !reason.may_be_forced());
+    match refusals.is_empty() {
+        true => Ok(()),
+        false => Err(EmulatorError::Refused { interface, refusals }),
+    }
+}
+
 /// Why packets of `this` to and from `prefixes` should not be impaired.
 #[cfg(target_os = "linux")]
 pub(crate) fn local_refusals(
@@ -71,17 +84,12 @@ pub(crate) fn local_refusals(
 #[cfg(target_os = "linux")]
 fn session_prefix(peer: IpAddr, prefixes: &[Prefix]) -> Option<Refusal> {
     let peer = peer.to_canonical();
-    let prefix = prefixes.iter().find(|prefix| match (prefix.address, peer) {
-        (IpAddr::V4(prefix_address), IpAddr::V4(peer)) => {
-            let host_bits = u32::MAX.checked_shr(prefix.length.into()).unwrap_or(0);
-            u32::from(peer) & !host_bits == u32::from(prefix_address)
-        }
-        (IpAddr::V6(prefix_address), IpAddr::V6(peer)) => {
-            let host_bits = u128::MAX.checked_shr(prefix.length.into()).unwrap_or(0);
-            u128::from(peer) & !host_bits == u128::from(prefix_address)
-        }
-        _ => false,
-    })?;
+    let address = match peer {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let has_peer = |(low, high): (u128, u128)| (low..=high).contains(&address);
+    let prefix = prefixes.iter().find(|p| p.mapped_ranges().into_iter().any(has_peer))?;
     Some(Refusal::SessionPrefix(peer.to_string(), prefix.to_string()))
 }
 

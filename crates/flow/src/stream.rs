@@ -182,7 +182,7 @@ impl StreamReceiving {
     }
 
     /// The part of the record of a server that answers requests, which were counted as reads. `lossy`: they may be lost.
-    /// Where so many are lost in a row that their numbers are ambiguous, copies count as requests, and loss is unknown.
+    /// After a burst of losses that makes the numbers ambiguous, copies count as requests, and loss is unknown.
     pub fn report_requests(&self, buffer_bytes: Option<u64>, lossy: bool) -> Receiver {
         let mut out = self.report("respond", buffer_bytes);
         let is_whole = lossy && self.log.omitted() == 0;
@@ -304,8 +304,9 @@ mod tests {
         let mut r = StreamReceiving::new(None);
         r.start(CLOCK);
         for ms in 0..5000u64 {
+            // A part is the first of each interval.
             match ms % 10 {
-                0 => r.on_read(0, None, ms * 1_000_000),
+                5 => r.on_read(0, None, ms * 1_000_000),
                 _ => r.on_part(100, ms * 1_000_000),
             }
         }

@@ -228,7 +228,7 @@ impl End {
                 loss_threshold_ns: plan.loss_threshold.map_or(0, |t| t.0),
                 feedback_ns: 0,
                 any_size,
-                flows: plan.connections.len(),
+                flows: plan.connections.iter().map(|c| c.count as usize).sum(),
                 expected: Arc::default(),
             },
             flows: vec![],

@@ -227,6 +227,15 @@ impl RareFilters {
         RarePlan::new(&numbered).map(RarePlan::filters)
     }
 
+    /// The match of a single filter, given whether it matches.
+    pub(crate) fn single(&self, is_match: bool) -> RareMatch {
+        match (is_match, self.flow.rest.is_empty()) {
+            (false, _) => RareMatch::NONE,
+            (true, false) => RareMatch { flow: 0, ..RareMatch::NONE },
+            (true, true) => RareMatch { by_fragment: 0, ..RareMatch::NONE },
+        }
+    }
+
     /// The first that match a frame; of a frame in an exempt role, only filters that name the role match.
     // Apart from the path of packets without such filters.
     #[inline(never)]
@@ -242,17 +251,6 @@ impl RareFilters {
         RareMatch {
             flow: self.flow.search(role, &packet),
             by_fragment: self.by_fragment.search(role, &packet),
-        }
-    }
-}
-
-impl RareFilters {
-    /// The match of a single filter, given whether it matches.
-    pub(crate) fn single(&self, is_match: bool) -> RareMatch {
-        match (is_match, self.flow.rest.is_empty()) {
-            (false, _) => RareMatch::NONE,
-            (true, false) => RareMatch { flow: 0, ..RareMatch::NONE },
-            (true, true) => RareMatch { by_fragment: 0, ..RareMatch::NONE },
         }
     }
 }

@@ -91,7 +91,12 @@ impl Timeline {
             let accepted = "at most 10000 changes, and 1000000 divided by the number of flows";
             return refuse("timeline.change".into(), &given, accepted);
         }
-        let mut state = Impairment { timeline: None, ..config.clone() };
+        // Filters do not change, and are checked once.
+        let mut state = Impairment { timeline: None, filter_groups: vec![], ..config.clone() };
+        for flow in &mut state.flows {
+            (flow.filter, flow.filter_a, flow.filter_b) = (None, None, None);
+            flow.filter_groups = vec![];
+        }
         let mut before = Span(0);
         for (i, change) in self.changes.iter().enumerate() {
             let at = format!("timeline.change[{i}]");

@@ -201,7 +201,7 @@ pub(super) async fn run(
         loss_threshold_ns: config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0),
         feedback_ns: 0,
         any_size: false,
-        flows: config.plan.connections.len(),
+        flows: specs.len(),
         expected: Arc::default(),
     };
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
