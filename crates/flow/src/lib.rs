@@ -17,6 +17,7 @@
 
 pub mod assemble;
 pub mod budget;
+mod datagram_transfer;
 mod drain;
 mod emulated;
 #[doc(hidden)]
@@ -42,6 +43,7 @@ mod transact;
 mod transfers;
 mod warnings;
 
+pub use datagram_transfer::{Arrived, DatagramTransfer, DatagramTransfers, TransferStep};
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};

@@ -480,6 +480,14 @@ impl Sending {
         self.account(packets, bytes, now_ns);
     }
 
+    /// Counts a datagram of `bytes` that the network accepted at `now_ns`, whatever the law of sizes says.
+    pub(crate) fn sent_sized(&mut self, bytes: u64, now_ns: u64) {
+        self.advance(now_ns);
+        self.calls += 1;
+        self.messages += 1;
+        self.account(1, bytes, now_ns);
+    }
+
     /// Counts datagrams that one call sent at `now_ns` as single frames, whose headers were written elsewhere.
     pub fn sent_frames(&mut self, packets: u32, now_ns: u64) {
         self.calls += 1;

@@ -11,10 +11,11 @@ use weir_model::record::{Histogram, IntervalCount, Receiver, Sender, Transaction
 use weir_stats::DelaySummary;
 use weir_wire::header::TagKey;
 
+use crate::datagram_transfer::Arrived;
 use crate::intervals::IntervalClock;
 use crate::receive::delay_record;
 use crate::requests::{Request, Requests};
-use crate::send::{NextSend, Sending};
+use crate::send::{NextSend, SendCount, Sending};
 use crate::transfers::{Closed, Transferring};
 
 /// Maximum number of requests without a response where the loop is open: later ones wait, at their scheduled times.
@@ -132,6 +133,8 @@ pub struct Transacting {
     setup: DelaySummary,
     /// What transfers have in addition.
     transfers: Option<Box<Transferring>>,
+    /// The datagrams of all transfers, where they are sent as such.
+    datagrams: Option<Box<Sending>>,
 }
 
 impl Transacting {
@@ -173,7 +176,29 @@ impl Transacting {
             from_scheduled: DelaySummary::new(),
             setup: DelaySummary::new(),
             transfers: Transferring::of(&spec, timeout_ns).map(Box::new),
+            datagrams: None,
         }
+    }
+
+    /// The same where transfers are sent as datagrams: with the key of their tags.
+    #[must_use]
+    pub fn with_key(mut self, spec: &FlowSpec, key: TagKey) -> Self {
+        let datagrams = spec.datagrams_of_transfers();
+        let sending = datagrams.map(|spec| Sending::new(&spec, key, self.omit_ns, false));
+        self.datagrams = sending.map(Box::new);
+        self
+    }
+
+    /// The datagrams of all transfers, numbered in the order in which they are sent; `None` for other flows.
+    #[must_use]
+    pub fn datagrams(&self) -> Option<&Sending> {
+        self.datagrams.as_deref()
+    }
+
+    /// What is sent: the datagrams of transfers, or the requests.
+    #[must_use]
+    pub fn sent_data(&self) -> &Sending {
+        self.datagrams().unwrap_or(&self.sending)
     }
 
     /// Sets when it starts, and the intervals of the test.
@@ -183,6 +208,9 @@ impl Transacting {
             omit => intervals.start_ns.saturating_add(omit),
         };
         self.sending.start(at_ns, intervals);
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.start(at_ns, intervals);
+        }
         if let Some(transfers) = &mut self.transfers {
             transfers.start(at_ns);
         }
@@ -190,6 +218,9 @@ impl Transacting {
 
     /// Stops sending requests; responses to those that were sent are still awaited. Returns whether it was stopped already.
     pub fn stop(&mut self) -> bool {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.stop();
+        }
         self.sending.stop()
     }
 
@@ -249,11 +280,19 @@ impl Transacting {
             }
             self.expire(now_ns);
         } else {
-            self.sending.advance(now_ns);
+            self.advance(now_ns);
         }
         match self.in_flight {
             0 => NextSend::Done,
             _ => NextSend::At(self.deadline_ns()),
+        }
+    }
+
+    /// Closes intervals that have passed, until sending has ended.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.sending.advance(now_ns);
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.advance(now_ns);
         }
     }
 
@@ -360,9 +399,13 @@ impl Transacting {
         self.transfers.as_ref().map_or(0, |transfers| transfers.volume(number))
     }
 
-    /// Bytes of a transfer were accepted by the network, or arrived, in one call at `now_ns`.
+    /// Bytes of a transfer were accepted by the network, or arrived, in one call at `now_ns`; where it is sent as datagrams, those
+    /// of one datagram.
     pub fn moved(&mut self, number: u64, bytes: usize, now_ns: u64) {
-        self.sending.advance(now_ns);
+        self.advance(now_ns);
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.sent_sized(bytes as u64, now_ns);
+        }
         self.sending.wrote(bytes, false, now_ns);
         self.last_ns = now_ns;
         if let Some(transfers) = &mut self.transfers {
@@ -417,6 +460,14 @@ impl Transacting {
             }
         }
         true
+    }
+
+    /// A transfer of datagrams is over: what has arrived of it. `false` if it was not running.
+    pub fn transferred(&mut self, number: u64, arrived: Arrived) -> bool {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.arrived(number, arrived);
+        }
+        self.answered(number, arrived.at_ns)
     }
 
     /// The oldest request was answered: responses on a stream are in the order of the requests. `false`: there is none.
@@ -502,6 +553,9 @@ impl Transacting {
     /// Closes the last interval at the end of the test.
     pub fn finish(&mut self, now_ns: u64) {
         self.sending.finish(now_ns);
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.finish(now_ns);
+        }
     }
 
     /// The transactions' part of the record, next to the sender's.
@@ -587,15 +641,24 @@ impl Transacting {
     #[must_use]
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let count = |index| self.interval_count(index);
-        (0..self.sending.log.closed().len()).filter_map(count).collect()
+        let closed = self.datagrams().map_or(0, |datagrams| datagrams.log.closed().len());
+        (0..self.sending.log.closed().len().max(closed)).filter_map(count).collect()
     }
 
     /// One closed interval.
     #[must_use]
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.sending.log.clock()?;
-        let mut count = *self.sending.log.closed().get(index)?;
-        count.transactions.get_or_insert(0);
+        let requests = self.sending.log.closed().get(index).copied();
+        let mut count = match self.datagrams() {
+            None => requests?,
+            // Transfers may end after the last datagram.
+            Some(datagrams) => match datagrams.log.closed().get(index) {
+                Some(count) => *count,
+                None => requests.map(|_| SendCount::default())?,
+            },
+        };
+        count.transactions = requests.and_then(|requests| requests.transactions).or(Some(0));
         Some(count.count(clock.seconds(index)))
     }
 }

@@ -9,6 +9,7 @@ use weir_model::plan::{FlowSpec, MAX_CONCURRENT, SpacingLaw};
 use weir_model::record::{Sender, TransferClass, Transfers};
 use weir_stats::DelaySummary;
 
+use crate::datagram_transfer::Arrived;
 use crate::pages::{Next, Object, Paging};
 use crate::receive::delay_record;
 use crate::sizes::{Sizes, place};
@@ -42,6 +43,8 @@ struct Running {
     is_set_up: bool,
     /// What it is of a page, where users load pages.
     object: Option<Object>,
+    /// What arrived of it, where it is sent as datagrams.
+    arrived: Option<Arrived>,
 }
 
 /// When an idle user, or a user whose page has further objects, starts the next transfer.
@@ -80,6 +83,8 @@ pub(crate) struct Transferring {
     users: u32,
     max_concurrent: u64,
     timeout_ns: u64,
+    /// Longest time that an established transfer may take for the next byte.
+    quiet_ns: u64,
     running: BTreeMap<u64, Running>,
     /// When to look for transfers that no longer move.
     look_ns: u64,
@@ -92,11 +97,20 @@ pub(crate) struct Transferring {
     unfinished: u64,
     unfinished_bytes: u64,
     completed_bytes: u64,
+    /// Completed transfers of which datagrams were lost, where they are sent as datagrams.
+    with_loss: Option<u64>,
     /// Transfers × ns until `now_ns`, and since when.
     load: u128,
     since_ns: Option<u64>,
     most_running: u64,
     classes: [DelaySummary; CLASS_BOUNDS.len() + 1],
+}
+
+/// Time from one datagram of a transfer to the next, ns.
+fn datagram_ns(spec: &FlowSpec) -> u64 {
+    let bits = 8 * u128::from(spec.max_payload()) * 1_000_000_000;
+    let ns = bits / u128::from(spec.connection.transfer_rate().0.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX / 4)
 }
 
 impl Transferring {
@@ -120,6 +134,11 @@ impl Transferring {
             users: connection.outstanding(),
             max_concurrent: connection.max_concurrent.unwrap_or(MAX_CONCURRENT).into(),
             timeout_ns,
+            quiet_ns: match connection.transfers_datagrams() {
+                false => timeout_ns.max(QUIET_NS),
+                // The next one may be due much later.
+                true => timeout_ns.saturating_add(2 * datagram_ns(spec)),
+            },
             running: BTreeMap::new(),
             look_ns: u64::MAX,
             cut_ns: None,
@@ -129,6 +148,7 @@ impl Transferring {
             unfinished: 0,
             unfinished_bytes: 0,
             completed_bytes: 0,
+            with_loss: connection.transfers_datagrams().then_some(0),
             load: 0,
             since_ns: None,
             most_running: 0,
@@ -187,7 +207,8 @@ impl Transferring {
             let page = ready.and_then(|ready| ready.page);
             pages.started(page, now_ns, is_counted)
         });
-        let running = Running { moved: 0, last_ns: now_ns, is_set_up: false, object };
+        let running =
+            Running { moved: 0, last_ns: now_ns, is_set_up: false, object, arrived: None };
         self.running.insert(number, running);
         self.most_running = self.most_running.max(self.running.len() as u64);
         self.look_ns = self.look_ns.min(now_ns.saturating_add(self.timeout_ns));
@@ -209,6 +230,13 @@ impl Transferring {
         }
     }
 
+    /// This has arrived of a transfer of datagrams, which completes.
+    pub(crate) fn arrived(&mut self, number: u64, arrived: Arrived) {
+        if let Some(running) = self.running.get_mut(&number) {
+            running.arrived = Some(arrived);
+        }
+    }
+
     /// A transfer has ended: its user pauses, or transfers further objects of the page.
     pub(crate) fn closed(&mut self, number: u64, now_ns: u64, is_counted: bool, how: Closed) {
         self.advance(now_ns);
@@ -223,7 +251,12 @@ impl Transferring {
             _ if !is_counted => {}
             Closed::Completed { took_ns } => {
                 let volume = self.volume_of(number, object);
-                self.completed_bytes = self.completed_bytes.saturating_add(volume);
+                let arrived = running.and_then(|running| running.arrived);
+                let bytes = arrived.map_or(volume, |arrived| arrived.bytes);
+                self.completed_bytes = self.completed_bytes.saturating_add(bytes);
+                if let Some(with_loss) = &mut self.with_loss {
+                    *with_loss += u64::from(arrived.is_some_and(|arrived| !arrived.is_whole));
+                }
                 let class = CLASS_BOUNDS.partition_point(|bound| *bound <= volume);
                 self.classes[class].record(took_ns as i64);
             }
@@ -286,7 +319,7 @@ impl Transferring {
 
     fn limit_ns(&self, running: &Running) -> u64 {
         let patience = match running.is_set_up {
-            true => self.timeout_ns.max(QUIET_NS),
+            true => self.quiet_ns,
             false => self.timeout_ns,
         };
         running.last_ns.saturating_add(patience)
@@ -334,6 +367,7 @@ impl Transferring {
             not_started: self.not_started,
             unfinished: self.unfinished,
             unfinished_bytes: self.unfinished_bytes,
+            with_loss: self.with_loss,
             max_concurrent: self.most_running,
             mean_concurrent: lasted.map(|ns| self.load as f64 / ns as f64),
             classes: self.classes.iter().enumerate().map(class).collect(),

@@ -45,7 +45,7 @@ pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use sources::SourceAddresses;
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
-pub use transfers::MAX_CONCURRENT;
+pub use transfers::{MAX_CONCURRENT, MIN_TRANSFER_DATAGRAM};
 pub use transport::{
     CoverageOptions, Description, GroupOptions, Headers, IpOptions, Misplaced, StreamOptions,
     TcpOptions, Transport, TransportName, UdpOptions,
@@ -262,7 +262,7 @@ impl Plan {
                     ip.client_port = ip.client_port.map(|p| p.wrapping_add(turn as u16));
                 }
                 connection.fit_segments(family);
-                let size = match c.shape.has_transactions() {
+                let size = match c.shape.has_transactions() && !c.transfers_datagrams() {
                     true => ByteSize(c.request_bytes()).into(),
                     false => c.payload.clone().unwrap_or_else(|| {
                         let by_path =

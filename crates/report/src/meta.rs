@@ -92,10 +92,12 @@ fn is_stream(shape: &Shape) -> bool {
 }
 
 impl FlowMeta {
-    /// Whether its lines have TCP information, and whether they have losses of datagrams. Those of transactions have neither.
+    /// Whether its lines have TCP information, and whether they have losses of datagrams. Those of transactions have neither,
+    /// except transfers that are sent as datagrams.
     pub fn kinds(&self) -> (bool, bool) {
         let is_stream = is_stream(&self.shape);
-        (is_stream && self.transport.tcp_info(), is_stream && self.transport.datagrams())
+        let counts_datagrams = is_stream || self.shape.has_volumes();
+        (is_stream && self.transport.tcp_info(), counts_datagrams && self.transport.datagrams())
     }
 }
 

@@ -17,9 +17,9 @@ use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
 
 use crate::engine::{
-    self, Accepted, AwaitedEcho, Dial, EchoBack, EchoRole, Engine, Events, Link, Proof,
-    ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow, TransferRole,
-    WorkerSlot, lock,
+    self, Accepted, AwaitedEcho, Dialling, EchoBack, EchoRole, Engine, Events, Link, Proof,
+    ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow, TransferCounts,
+    TransferRole, WorkerSlot, lock,
 };
 use crate::expected::Expected;
 use crate::log::PacketLog;
@@ -241,6 +241,7 @@ impl Flow {
             log,
             direction: spec.connection.direction,
             echo,
+            transfers: None,
         };
         let verifying = || {
             let ring = || facts.expected.ring(content, facts.seed, spec.max_payload() as usize);
@@ -314,6 +315,49 @@ impl Flow {
             connect_seconds: None,
             alive,
             any_size: facts.any_size,
+            error: Mutex::new(None),
+            stream: None,
+            membership: Mutex::default(),
+        }
+    }
+
+    /// The receiver of a flow whose transfers are sent as datagrams, to one socket without a peer.
+    pub(crate) fn transfers(
+        engine: &Engine,
+        facts: &SessionFacts,
+        spec: FlowSpec,
+        counts: TransferCounts,
+        events: Events,
+        log: Option<PacketLog>,
+    ) -> Flow {
+        let socket: Arc<dyn DatagramSocket> = counts.socket.clone();
+        let base_overflow = socket.overflow();
+        let datagrams = spec.datagrams_of_transfers().unwrap_or_else(|| spec.clone());
+        let key = TagKey::for_flow(&facts.key, spec.id);
+        let state = Receiving::new(&datagrams, key, facts.loss_threshold_ns, None);
+        let state = Arc::new(Mutex::new(state.sharing_memory(facts.flows)));
+        let slot = engine.add_receiver(ReceiveFlow {
+            id: spec.id,
+            socket: socket.clone(),
+            state: Some(state.clone()),
+            payload: spec.max_payload() as usize,
+            coalesced: false,
+            signals: None,
+            events,
+            log,
+            direction: spec.connection.direction,
+            echo: None,
+            transfers: Some(counts),
+        });
+        Flow {
+            spec,
+            part: Part::DatagramReceive { state, base_overflow, unechoed: None },
+            socket: Socket::Datagrams(socket),
+            slots: vec![slot],
+            coalesced: false,
+            connect_seconds: None,
+            alive: None,
+            any_size: false,
             error: Mutex::new(None),
             stream: None,
             membership: Mutex::default(),
@@ -399,18 +443,20 @@ impl Flow {
         }
     }
 
-    /// A flow of transactions on its socket. `dial`: how the client makes a connection for each, if it does.
+    /// A flow of transactions on its socket. `dial`: how each gets a socket of its own at the client, if it does.
     pub(crate) fn transactions(
         engine: &Engine,
         facts: &SessionFacts,
         spec: FlowSpec,
         is_client: bool,
         link: Link,
-        dial: Option<Box<Dial>>,
+        dial: Option<Dialling>,
         events: Events,
     ) -> Flow {
         let (side, part) = if is_client {
+            let key = TagKey::for_flow(&facts.key, spec.id);
             let state = Transacting::new(&spec, facts.omit_ns, facts.loss_threshold_ns);
+            let state = state.with_key(&spec, key);
             let state = Arc::new(Mutex::new(state));
             (Side::Client { state: state.clone(), dial }, Part::Client { state })
         } else {
@@ -711,7 +757,7 @@ impl Flow {
             Part::Client { state } => {
                 let mut state = lock(state);
                 let clock = state.sending.log.clock()?;
-                state.sending.advance(clock.end_ns(index).filter(|end| *end <= now_ns)?);
+                state.advance(clock.end_ns(index).filter(|end| *end <= now_ns)?);
                 state.interval_count(index)
             }
             Part::StreamReceive { state, .. } | Part::Server { state } => {
@@ -790,7 +836,11 @@ impl Flow {
                 let sender = state.sending.report("request", self.buffer(true));
                 out.transactions = Some(state.report(&sender));
                 match self.spec.connection.direction {
-                    Direction::Forward => out.sender = Some(sender),
+                    Direction::Forward => {
+                        let datagrams = state.datagrams();
+                        let datagrams = datagrams.map(|d| d.report("send", self.buffer(true)));
+                        out.sender = datagrams.or(Some(sender));
+                    }
                     Direction::Reverse => {
                         out.receiver = Some(state.report_received(&sender, self.buffer(false)));
                     }

@@ -1,4 +1,4 @@
-//! Fixed 64-byte UDP control datagrams: hello, feedback, clock probes.
+//! Fixed 64-byte UDP control datagrams: hello, feedback, clock probes, transfers.
 //!
 //! A request and its reply have the same size, so that a responder is never an amplifier. All fields are
 //! big-endian:
@@ -12,7 +12,7 @@
 //! | 12–15 | flow |
 //! | 16–23 | session |
 //! | 24–31 | sequence |
-//! | 32–55 | t1, t2, t3: ns |
+//! | 32–55 | t1, t2, t3: ns; of transfers counts |
 //! | 56–63 | tag: SipHash-2-4 of bytes 0–55 under the session's 128-bit key |
 //!
 //! **Distinguished from data.** Data and control share one UDP port, and the 5-tuple of a connected socket names the
@@ -76,6 +76,16 @@ pub enum DatagramKind {
     ProbeReply = 5,
     /// The flow or session is unknown or no longer served.
     Refused = 6,
+    /// A client opens the path of a transfer from a port of its own: the sequence is the transfer's number, t1 the sequence
+    /// number of the flow's next datagram.
+    Open = 7,
+    /// The answer to [`DatagramKind::Open`], echoing its sequence.
+    Opened = 8,
+    /// The client has sent the transfer: t1 is the number of datagrams.
+    End = 9,
+    /// The answer to [`DatagramKind::End`]: t1 echoed, t2 the number of datagrams that have arrived so far, t3 their payload
+    /// bytes.
+    Count = 10,
 }
 
 impl DatagramKind {
@@ -87,6 +97,10 @@ impl DatagramKind {
             4 => Self::Probe,
             5 => Self::ProbeReply,
             6 => Self::Refused,
+            7 => Self::Open,
+            8 => Self::Opened,
+            9 => Self::End,
+            10 => Self::Count,
             _ => return None,
         })
     }
@@ -164,6 +178,12 @@ fn tag(key: DatagramKey, bytes: &[u8; LEN]) -> u64 {
 }
 
 impl ControlDatagram {
+    /// A datagram of `flow` without times or counts.
+    #[must_use]
+    pub fn new(kind: DatagramKind, session: u64, flow: u32, sequence: u64) -> Self {
+        ControlDatagram { kind, flow, session, sequence, t1_ns: 0, t2_ns: 0, t3_ns: 0 }
+    }
+
     /// The datagram's bytes under `key`.
     #[must_use]
     pub fn encode(&self, key: &DatagramKey) -> [u8; LEN] {
@@ -227,13 +247,17 @@ mod tests {
         ControlDatagram { kind, flow: 1, session: 2, sequence: 3, t1_ns: 4, t2_ns: 5, t3_ns: 6 }
     }
 
-    const KINDS: [DatagramKind; 6] = [
+    const KINDS: [DatagramKind; 10] = [
         DatagramKind::Hello,
         DatagramKind::HelloAck,
         DatagramKind::Feedback,
         DatagramKind::Probe,
         DatagramKind::ProbeReply,
         DatagramKind::Refused,
+        DatagramKind::Open,
+        DatagramKind::Opened,
+        DatagramKind::End,
+        DatagramKind::Count,
     ];
 
     #[test]
@@ -284,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sent_is_read(flow: u32, words: [u64; 5], kind in 0usize..6, session_key: [u8; 16]) {
+        fn what_was_sent_is_read(flow: u32, words: [u64; 5], kind in 0usize..10, session_key: [u8; 16]) {
             let [session, sequence, t1_ns, t2_ns, t3_ns] = words;
             let sent = ControlDatagram { kind: KINDS[kind], flow, session, sequence, t1_ns, t2_ns, t3_ns };
             let key = DatagramKey::for_session(&session_key);
@@ -295,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn any_flipped_bit_is_refused(bit in 0usize..512, kind in 0usize..6) {
+        fn any_flipped_bit_is_refused(bit in 0usize..512, kind in 0usize..10) {
             let mut bytes = sample(KINDS[kind]).encode(&key());
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(ControlDatagram::decode(&bytes, &key()).is_err());

@@ -1,4 +1,4 @@
-//! What the two ends of a transfer's connection say to each other, after the preface of the connection.
+//! What the two ends of a transfer over a stream say to each other, after the preface of its connection.
 //!
 //! The client begins with a request: [`MAGIC`], the direction (0: the client sends, 1: the server sends), and the volume in
 //! bytes, u64. Then the sender of the data writes it. A server that has received the whole volume answers with the number of

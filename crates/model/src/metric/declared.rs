@@ -1131,6 +1131,21 @@ pub const METRICS: &[Definition] = &[
         ..TRANSFERS
     },
     Definition {
+        name: "transfers_with_loss",
+        label: "Transfers with loss",
+        key: "transfers_with_loss",
+        definition: "Completed transfers over UDP of which at least one datagram was lost: the server did not have it four set-up times (10 ms to 1 s) after its first count.",
+        limits: "A datagram that arrives later than that counts as lost here, and as reordered or late in the flow's loss.",
+        better: Better::Lower,
+        path: "transactions.transfers.with_loss",
+        read: Read::Flow(
+            |f| number(f.transactions.as_ref()?.transfers.as_ref()?.with_loss),
+            Fold::Sum,
+        ),
+        is_rare: true,
+        ..TRANSFERS
+    },
+    Definition {
         name: "transfers_not_started",
         label: "Transfers not started",
         key: "transfers_not_started",

@@ -107,6 +107,10 @@ impl Plan {
                 let given = format!("shared with transport {}", c.transport.name());
                 return refuse("data_ports", given, "auto, dedicated or range");
             }
+            if self.data_ports == DataPorts::Shared && c.transfers_datagrams() {
+                let given = format!("shared with transfers over {}", c.transport.name());
+                return refuse("data_ports", given, "auto, dedicated or range");
+            }
             flows += u64::from(c.count);
             if !c.name.is_empty() && !names.insert(&c.name) {
                 return refuse(

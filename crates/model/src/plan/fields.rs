@@ -65,6 +65,10 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Concurrent transfers", extend("x-group" = "how-much"))]
         max_concurrent: Option<u32> = None,
+        /// Rate at which the datagrams of each transfer are sent, payload bit/s, 1k to 1T; with transport `udp` only. Absent: 1M.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Rate of a transfer", extend("x-group" = "how-much"))]
+        transfer_rate: Option<BitRate> = None,
         /// Number of objects of a page, 1 to 1000: a number, or a law of sizes with its bounds. A user transfers the first object, then the others at the same time, and pauses when the last one has arrived. Absent: each transfer is by itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Objects of a page", extend("x-group" = "how-much"))]

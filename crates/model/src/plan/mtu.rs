@@ -79,7 +79,7 @@ impl Connection {
         }
         let most = self.unfragmented_bytes(family)?;
         let voice = self.voice_payload().filter(|_| self.payload.is_none());
-        let sizes = match self.shape.has_transactions() {
+        let sizes = match self.shape.has_data() {
             true => {
                 [("request", Some(self.request_bytes())), ("response", Some(self.response_bytes()))]
             }

@@ -191,10 +191,11 @@ impl Connection {
                 .map(|given| ("outstanding", given, "with shape rr, crr, cc or transfers".into()));
         }
         let transport = self.transport.name();
-        if !transport.transactions() || shape.connects() && transport.datagrams() {
-            let fits = |name: &&TransportName| {
-                name.transactions() && !(shape.connects() && name.datagrams())
-            };
+        let fits = |name: &&TransportName| {
+            let has_sockets = !name.datagrams() || shape.has_volumes() && name.shares_port();
+            name.transactions() && (!shape.connects() || has_sockets)
+        };
+        if !fits(&&transport) {
             let names = TransportName::ALL.iter().filter(fits).map(|name| name.label());
             let accepted = format!("transport {}", crate::one_of(names));
             return Some(("shape", format!("{shape} with transport {transport}"), accepted));
@@ -206,7 +207,7 @@ impl Connection {
                 "forward: the client sends the requests".into(),
             ));
         }
-        if let Some(payload) = &self.payload {
+        if let Some(payload) = self.payload.as_ref().filter(|_| !self.transfers_datagrams()) {
             let accepted = match self.transport.echoes() {
                 true => format!(
                     "one size of all requests, {} to {most_payload} bytes (`request`)",

@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use super::transport::Refusal;
-use super::{Connection, Spacing};
-use crate::units::RateLimit;
+use super::{Connection, FlowSpec, HeaderFormat, Shape, Size, Spacing};
+use crate::units::{BitRate, RateLimit, SendRate};
 
 /// Maximum volume of a transfer, bytes.
 pub(super) const MAX_VOLUME: u64 = 1 << 40;
@@ -15,6 +15,13 @@ pub const MAX_CONCURRENT: u32 = 65_536;
 pub(super) const MAX_OBJECTS: u64 = 1000;
 /// Connections for a page unless the plan states them: as many as browsers open to a host.
 const PAGE_CONNECTIONS: u32 = 6;
+/// Rate of each transfer of datagrams unless the plan states one: the default of a flow of UDP.
+const TRANSFER_RATE: BitRate = BitRate(1_000_000);
+/// Slowest and fastest rate of a transfer of datagrams.
+const TRANSFER_RATES: std::ops::RangeInclusive<BitRate> =
+    BitRate(1000)..=BitRate(1_000_000_000_000);
+/// Smallest datagram of a transfer, bytes: it has the whole data header.
+pub const MIN_TRANSFER_DATAGRAM: u64 = 32;
 /// Maximum number of connections for a page.
 const MAX_PAGE_CONNECTIONS: u32 = 64;
 
@@ -58,6 +65,49 @@ impl Connection {
         volumes.chain(&self.main_volume).map(|volume| volume.moments().max_bytes).max()
     }
 
+    /// Whether its transfers are sent as datagrams, each from a port of its own.
+    #[must_use]
+    pub fn transfers_datagrams(&self) -> bool {
+        self.shape.has_volumes() && self.transport.datagrams()
+    }
+
+    /// Rate at which the datagrams of a transfer are sent.
+    #[must_use]
+    pub fn transfer_rate(&self) -> BitRate {
+        self.transfer_rate.unwrap_or(TRANSFER_RATE)
+    }
+
+    /// The first field that is invalid for transfers of datagrams, or for others.
+    fn refused_by_datagrams(&self) -> Option<Refusal> {
+        let name = self.transport.name();
+        if !self.transport.datagrams() {
+            let rate = self.transfer_rate?;
+            let accepted = "with transport udp; the transport decides how fast others are";
+            return Some((
+                "transfer_rate",
+                format!("{rate} with transport {name}"),
+                accepted.into(),
+            ));
+        }
+        if self.direction != super::Direction::Forward {
+            let given = format!("{} with transport {name}", self.direction);
+            let accepted = "forward: transfers over UDP are sent by the client";
+            return Some(("direction", given, accepted.into()));
+        }
+        if let Some(rate) = self.transfer_rate.filter(|rate| !TRANSFER_RATES.contains(rate)) {
+            return Some(("transfer_rate", rate.to_string(), "1k to 1T".into()));
+        }
+        if let Some(payload) = self.payload.as_ref().filter(|payload| !payload.is_constant()) {
+            let accepted = "one size, that of all datagrams of a transfer but its last one";
+            return Some(("payload", payload.to_string(), accepted.into()));
+        }
+        let bytes = self.max_payload()?;
+        (bytes < MIN_TRANSFER_DATAGRAM).then(|| {
+            let accepted = format!("{MIN_TRANSFER_DATAGRAM} bytes or more with shape transfers");
+            ("payload", bytes.to_string(), accepted)
+        })
+    }
+
     /// The first field that is invalid for transfers, or for another shape that has none: field, given value, accepted values.
     pub(super) fn refused_by_transfers(&self) -> Option<Refusal> {
         let shape = self.shape;
@@ -67,6 +117,7 @@ impl Connection {
             ("starts", text(&self.starts)),
             ("pause", text(&self.pause)),
             ("max_concurrent", self.max_concurrent.map(|n| n.to_string())),
+            ("transfer_rate", self.transfer_rate.map(|rate| rate.to_string())),
             ("objects", self.objects.as_ref().map(ToString::to_string)),
             ("main_volume", self.main_volume.as_ref().map(ToString::to_string)),
             ("page_connections", self.page_connections.map(|n| n.to_string())),
@@ -100,7 +151,7 @@ impl Connection {
                 return Some(("pause", pause.to_string(), accepted.into()));
             }
         }
-        if let Some(refusal) = self.refused_by_pages() {
+        if let Some(refusal) = self.refused_by_datagrams().or_else(|| self.refused_by_pages()) {
             return Some(refusal);
         }
         let most = self.max_concurrent?;
@@ -112,6 +163,29 @@ impl Connection {
                 "with `rate` or `starts`; without them `outstanding` is the number of users";
             ("max_concurrent", most.to_string(), accepted.into())
         })
+    }
+}
+
+impl FlowSpec {
+    /// The datagrams of a flow of transfers, as a flow that is not paced as a whole: those of each transfer are. Sizes are
+    /// known to the sender only, since the last datagram of a transfer is as long as its volume needs. `None` for other flows.
+    #[must_use]
+    pub fn datagrams_of_transfers(&self) -> Option<FlowSpec> {
+        if !self.connection.transfers_datagrams() {
+            return None;
+        }
+        let connection = Connection {
+            shape: Shape::Stream,
+            volume: None,
+            starts: None,
+            spacing: Spacing::default(),
+            rate_schedule: None,
+            packets: None,
+            header: HeaderFormat::default(),
+            ..self.connection.clone()
+        };
+        let size = Size::known_to_sender(MIN_TRANSFER_DATAGRAM, self.max_payload());
+        Some(FlowSpec { size, rate: SendRate::UNLIMITED, connection, ..self.clone() })
     }
 }
 
@@ -177,6 +251,8 @@ mod tests {
             "volume = \"1T\"\nstarts = \"1ms..3ms\"\ndirection = \"reverse\"",
             "volume = \"1K\"\npause = \"exponential(mean=1s)\"\noutstanding = 20",
             "volume = \"1K\"\nobjects = 1",
+            "volume = \"1K\"\ntransport = \"udp\"\nrate = \"10pps\"\ntransfer_rate = \"10M\"\npayload = 1000",
+            "volume = \"1K\"\ntransport = \"udp\"\nobjects = 5\noutstanding = 3\nclient_port = 4000\nclient_port_last = 5000",
             "volume = \"1K\"\nobjects = \"exponential(mean=20, min=1, max=1000)\"\nmain_volume = \"1..1M\"\npage_connections = 64",
         ] {
             assert_eq!(transfers(good), None, "{good}");
@@ -213,7 +289,18 @@ mod tests {
             ("volume = 1\nobjects = 5\nmain_volume = \"exponential(mean=100K)\"", "main_volume"),
             ("volume = 1\npayload = 100", "payload"),
             ("volume = 1\nbytes = 100", "bytes"),
-            ("volume = 1\ntransport = \"udp\"", "shape"),
+            ("volume = 1\ntransport = \"udp-lite\"", "shape"),
+            ("volume = 1\ntransfer_rate = \"1M\"", "transfer_rate"),
+            ("volume = 1\ntransport = \"udp\"\ntransfer_rate = \"999\"", "transfer_rate"),
+            ("volume = 1\ntransport = \"udp\"\ntransfer_rate = \"2T\"", "transfer_rate"),
+            ("volume = 1\ntransport = \"udp\"\ndirection = \"reverse\"", "direction"),
+            ("volume = 1\ntransport = \"udp\"\npayload = \"100..200\"", "payload"),
+            ("volume = 1\ntransport = \"udp\"\npayload = 31", "payload"),
+            ("volume = 1\ntransport = \"udp\"\nverify = true", "verify"),
+            ("volume = 1\ntransport = \"udp\"\nheader = \"rtp\"", "header"),
+            ("volume = 1\ntransport = \"udp\"\ngso = \"on\"", "gso"),
+            ("volume = 1\ntransport = \"udp\"\nengine = \"xdp\"", "shape"),
+            ("volume = 1\ntransport = \"udp\"\nclient_port = 4000", "client_port"),
         ] {
             let error = transfers(bad).unwrap_or_else(|| panic!("accepted: {bad}"));
             assert!(error.contains(&format!("].{field}")), "{bad}: {error}");

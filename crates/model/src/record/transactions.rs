@@ -75,7 +75,7 @@ record! {
 record! {
     /// Transfers of a flow in addition to what they have as transactions.
     Transfers {
-        /// Volume of the completed transfers, bytes.
+        /// Volume of the completed transfers, bytes; of datagrams, what arrived of it.
         completed_bytes: u64,
         /// This volume over the time of the transactions, bit/s.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +91,9 @@ record! {
         unfinished: u64,
         /// Bytes of these that were moved.
         unfinished_bytes: u64,
+        /// Completed transfers of which datagrams were lost, where they are sent as datagrams.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        with_loss: Option<u64>,
         /// Maximum number of transfers at the same time.
         max_concurrent: u64,
         /// Mean number of transfers at the same time, from the first start to the end of the last one.

@@ -20,7 +20,7 @@ use weir_wire::preface::{DATA_LEN, DataPreface};
 use super::connect::bind_address;
 use super::streams::{self, Streams};
 use crate::channel::Meter;
-use crate::engine::{Dial, Engine, Events, Link};
+use crate::engine::{Dial, Dialling, Engine, Events, Link, Ports};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::{ClientSignals, Feedback};
@@ -104,29 +104,42 @@ impl Setup<'_> {
             return Ok(vec![]);
         }
         let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
+        let port_of = |flow| own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
         let mut sockets = Vec::with_capacity(specs.len());
         for (spec, transport) in specs {
-            let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
-            let remote = self.at(port).ip_or_none();
-            let local =
-                bind_address(self.plan, remote, 0, spec.connection.client_port().unwrap_or(0));
-            let any = UdpOptions::connect(remote).bind;
-            let receives = receives(spec);
-            let options = UdpOptions {
-                connect: Some(remote),
-                device: self.plan.device.clone(),
-                ..transport.options(spec, local.unwrap_or(any), receives, all)
-            };
+            let options = self.datagram_options(spec, *transport, port_of(spec.id), all);
             sockets.push(UdpSocket::open(&options).map_err(|e| Self::failed(spec, e))?);
         }
         let ids: Vec<u32> = specs.iter().map(|(s, _)| s.id).collect();
         let greeted: Vec<&dyn DatagramSocket> = sockets.iter().map(|s| s as _).collect();
         if let Some(flow) = self.greet(&greeted, &ids)? {
-            let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
-            return Err(TrafficError::UdpBlocked { port, address: self.server });
+            return Err(TrafficError::UdpBlocked { port: port_of(flow), address: self.server });
         }
         let flows = specs.iter().zip(sockets);
         flows.map(|((spec, _), socket)| self.on_udp(spec, socket)).collect()
+    }
+
+    /// The options of a socket for datagrams to the server's `port`.
+    fn datagram_options(
+        &self,
+        spec: &FlowSpec,
+        transport: &dyn DatagramTransport,
+        port: u16,
+        flows: usize,
+    ) -> UdpOptions {
+        let remote = self.at(port).ip_or_none();
+        // The ports of a range are those of transfers.
+        let port = match spec.connection.client_ports() {
+            Some(_) => 0,
+            None => spec.connection.client_port().unwrap_or(0),
+        };
+        let local = bind_address(self.plan, remote, 0, port);
+        let any = UdpOptions::connect(remote).bind;
+        UdpOptions {
+            connect: Some(remote),
+            device: self.plan.device.clone(),
+            ..transport.options(spec, local.unwrap_or(any), receives(spec), flows)
+        }
     }
 
     /// The program that sends the data of a flow, if one does.
@@ -248,7 +261,8 @@ impl Setup<'_> {
         if spec.connection.shape.has_transactions() {
             let link = Link::Datagrams { socket, signals: Box::new(signals), proof: None };
             let (spec, events) = (spec.clone(), self.events.clone());
-            return Flow::transactions(self.engine, &self.facts, spec, true, link, None, events);
+            let dial = self.ports(&spec).map(|ports| Dialling::Datagrams(Box::new(ports)));
+            return Flow::transactions(self.engine, &self.facts, spec, true, link, dial, events);
         }
         Flow::datagrams(
             self.engine,
@@ -262,6 +276,23 @@ impl Setup<'_> {
             self.log.clone().filter(|_| !sends),
             self.supply.clone(),
         )
+    }
+
+    /// How the transfers of a flow get sockets, if they are sent as datagrams.
+    fn ports(&self, spec: &FlowSpec) -> Option<Ports> {
+        let datagrams = spec.datagrams_of_transfers()?;
+        let transport = transport::datagrams(&datagrams)?;
+        // Such a flow always has a port of its own.
+        let port = self.opened.flow_ports.iter().find(|(flow, _)| *flow == spec.id)?.1;
+        let range = spec.connection.client_ports();
+        Some(Ports {
+            options: self.datagram_options(&datagrams, transport, port, 1),
+            range,
+            turn: u64::from(spec.id - 1),
+            key: DatagramKey::for_session(&self.facts.key),
+            session: self.facts.session,
+            spec: datagrams,
+        })
     }
 
     /// A datagram flow whose socket is passed to the server; `None` for transports that pass none.
@@ -347,7 +378,7 @@ impl Setup<'_> {
             return Flow::stream(engine, facts, spec, sends, socket, events, supply, None);
         }
         let dial = shape.connects().then(|| {
-            Box::new(Dial {
+            Dialling::Streams(Box::new(Dial {
                 transport,
                 spec: spec.clone(),
                 server: remote,
@@ -357,7 +388,7 @@ impl Setup<'_> {
                 // Flows begin at different addresses and ports.
                 turn: u64::from(spec.id - 1),
                 preface: self.preface(spec),
-            })
+            }))
         });
         Flow::transactions(engine, facts, spec.clone(), true, Link::Stream(socket), dial, events)
     }

@@ -13,6 +13,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod transact;
+mod transfers;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +31,10 @@ pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::{ReceiveFlow, count};
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
-pub(crate) use transact::{Accepted, Dial, Link, Side, TransactFlow, TransferRole};
+pub(crate) use transact::{
+    Accepted, Dial, Dialling, Link, Ports, Side, TransactFlow, TransferRole,
+};
+pub(crate) use transfers::TransferCounts;
 use worker::Worker;
 
 use crate::TrafficError;

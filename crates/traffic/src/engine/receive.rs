@@ -14,6 +14,7 @@ use weir_stats::{ClockReading, RealtimeMap};
 
 use super::echo::EchoRole;
 use super::gathering::{GATHER, Gathering, Round};
+use super::transfers::TransferCounts;
 use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
 use crate::log::PacketLog;
@@ -53,6 +54,8 @@ pub(crate) struct ReceiveFlow {
     pub(crate) direction: Direction,
     /// What it does about echoes, if the flow has any.
     pub(crate) echo: Option<EchoRole>,
+    /// What it counts for transfers, if these are its data.
+    pub(crate) transfers: Option<TransferCounts>,
 }
 
 impl ReceiveFlow {
@@ -259,6 +262,11 @@ fn receive(
         let mut log = flow.log.as_ref().map(|l| lock(l));
         let mut echoed: Vec<&[u8]> = vec![];
         for message in batch.messages() {
+            if let Some(transfers) = &mut flow.transfers
+                && !transfers.is_data(message.data, message.from, now)
+            {
+                continue;
+            }
             if message.segment_size.is_none()
                 && let Some(signals) = &mut flow.signals
             {
@@ -290,25 +298,19 @@ fn receive(
             }
             let coalesced =
                 message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
-            match &mut log {
-                None => state.on_message(
-                    message.data,
-                    message.segment_size.map(usize::from),
-                    at,
-                    |_| {},
-                ),
-                Some(log) => {
-                    let (id, direction) = (flow.id, flow.direction);
-                    state.on_message(
-                        message.data,
-                        message.segment_size.map(usize::from),
-                        at,
-                        |l| {
-                            // A full disk is reported when the log is flushed; the test continues.
-                            log.write(&l.record(id, direction, at, coalesced));
-                        },
-                    );
-                }
+            let segment = message.segment_size.map(usize::from);
+            let (id, direction) = (flow.id, flow.direction);
+            match (&mut log, &mut flow.transfers) {
+                (None, None) => state.on_message(message.data, segment, at, |_| {}),
+                (log, transfers) => state.on_message(message.data, segment, at, |l| {
+                    if let Some(log) = log {
+                        // A full disk is reported when the log is flushed; the test continues.
+                        log.write(&l.record(id, direction, at, coalesced));
+                    }
+                    if let Some(transfers) = transfers {
+                        transfers.counted(&l, message.from.port(), now);
+                    }
+                }),
             }
         }
         if let Some(state) = &state
@@ -433,6 +435,7 @@ mod tests {
                 log: None,
                 direction: Direction::Forward,
                 echo: None,
+                transfers: None,
             }),
             done: false,
             behind: false,

@@ -141,6 +141,7 @@ impl Bench {
             log: None,
             direction: Direction::Forward,
             echo: None,
+            transfers: None,
         });
     }
 

@@ -528,7 +528,8 @@ impl Task<'_> {
         let is_dedicated = ports == DataPorts::Dedicated
             || (ports == DataPorts::Auto && datagrams.len() > SHARED_UDP_FLOWS);
         for (spec, transport) in datagrams {
-            if !is_dedicated && spec.connection.transport.shares_port() {
+            let is_own = is_dedicated || spec.connection.transfers_datagrams();
+            if !is_own && spec.connection.transport.shares_port() {
                 continue;
             }
             let socket = pool.open(|port| session.dedicated_socket(spec, transport, port))?;

@@ -330,6 +330,11 @@ impl Loop {
             {
                 let Some((socket, _)) = self.sockets.remove(&token) else { return };
                 let _ = poller.remove(&socket);
+                if session.has_many_ports(hello.flow) && session.is_awaited(hello.flow) {
+                    let _ = socket.send_to(&ack, from);
+                    session.attach_transfers(&self.engine, hello.flow, Arc::new(socket));
+                    return;
+                }
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
                     // What others sent before is no data of the flow.
                     let mut stray = [0; 1];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_flow::{IntervalClock, SenderClock};
+use weir_flow::{DatagramTransfers, IntervalClock, SenderClock};
 use weir_model::plan::{Direction, EngineName, FlowSpec, SourceAddresses};
 use weir_net::tcp::TcpStream;
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -16,7 +16,7 @@ use weir_wire::preface::DataPreface;
 
 use super::SharedFile;
 use crate::Address;
-use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, lock};
+use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, TransferCounts, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::ServerSignals;
@@ -28,6 +28,10 @@ const TOKEN_NS: u64 = 10_000_000_000;
 
 /// A client probes from one socket; the others are for a client behind a NAT that changes its mapping.
 const MAX_PROBE_SOCKETS: u32 = 4;
+
+/// Transfers of datagrams whose counts a session keeps, over all its flows (about 64 bytes each), and a flow at least.
+const MAX_COUNTED_TRANSFERS: usize = 1 << 18;
+const MIN_COUNTED_TRANSFERS: usize = 64;
 
 /// A stream whose preface was admitted.
 pub(crate) enum Admitted<'s> {
@@ -263,8 +267,32 @@ impl Session {
         port: u16,
     ) -> weir_net::Result<UdpSocket> {
         let bind = on_port(self.local, port);
+        let datagrams = spec.datagrams_of_transfers();
+        let spec = datagrams.as_ref().unwrap_or(spec);
         let options = transport.options(spec, bind, !Self::sends(spec), self.specs.len());
         UdpSocket::open(&options)
+    }
+
+    /// Whether the transfers of a flow arrive from many ports: its socket has no peer.
+    pub(crate) fn has_many_ports(&self, flow: u32) -> bool {
+        self.specs.get(&flow).is_some_and(|spec| spec.connection.transfers_datagrams())
+    }
+
+    /// Attaches a flow of transfers that are sent as datagrams to its socket.
+    pub(crate) fn attach_transfers(&self, engine: &Engine, flow: u32, socket: Arc<UdpSocket>) {
+        let (Some(spec), Some(peer)) = (self.specs.get(&flow), self.peer.ip()) else { return };
+        let most = MAX_COUNTED_TRANSFERS / self.facts.flows.max(1);
+        let counts = TransferCounts {
+            socket,
+            peer: peer.ip(),
+            key: self.datagram_key,
+            session: self.facts.session,
+            flow,
+            transfers: DatagramTransfers::new(most.max(MIN_COUNTED_TRANSFERS)),
+        };
+        let (events, log) = (self.events.clone(), self.log.clone());
+        let flow = Flow::transfers(engine, &self.facts, spec.clone(), counts, events, log);
+        self.add(engine, Arc::new(flow));
     }
 
     /// Whether a datagram comes from the host of the control connection. TCP's handshake has verified that address,

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use weir_model::plan::{Connection, Direction, Shape};
+use weir_model::plan::{Connection, Direction, Shape, Transport};
 use weir_model::record::{Flow, Record, Status};
 use weir_model::units::Span;
 use weir_model::warning::Severity;
@@ -69,6 +69,81 @@ fn each_direction_transfers_whole_volumes_of_any_size() {
             assert_eq!(ended.sum::<u64>(), 20, "{direction} {volume}");
         }
     }
+}
+
+/// Transfers over UDP of `volume` in datagrams of 1000 bytes, at 100 Mbit/s each.
+fn datagrams(volume: &str, count: u64) -> Connection {
+    Connection {
+        transport: Transport::udp(),
+        payload: Some("1000".parse().unwrap()),
+        transfer_rate: Some("100M".parse().unwrap()),
+        ..transfers(volume, count, Direction::Forward)
+    }
+}
+
+#[test]
+fn datagrams_of_transfers_are_counted_at_both_ends() {
+    let server = Server::start(ServerConfig::default());
+    // Volume, datagrams of a transfer, and bytes of its last one.
+    for (volume, each, last) in
+        [("1", 1, 32), ("1000", 1, 1000), ("2001", 3, 32), ("9500", 10, 500)]
+    {
+        let connection = Connection { outstanding: Some(4), ..datagrams(volume, 20) };
+        let record = measured(&server, vec![connection]);
+        let flow = &record.flows[0];
+        let t = flow.transactions.as_ref().unwrap();
+        let transfers = t.transfers.as_ref().unwrap();
+        assert_eq!((t.completed, t.failed), (20, 0), "{volume} {:?}", t.failures);
+        assert_eq!((transfers.with_loss, transfers.started), (Some(0), 20));
+        assert_eq!(bytes(flow), [20 * (1000 * (each - 1) + last); 2], "{volume}");
+        assert_eq!(transfers.completed_bytes, bytes(flow)[1], "{volume}");
+        let (sender, receiver) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+        assert_eq!((sender.packets, receiver.packets), (20 * each, 20 * each), "{volume}");
+        assert_eq!((receiver.lost_packets, receiver.truncated_packets), (Some(0), Some(0)));
+        assert_eq!(receiver.one_way_delay.as_ref().unwrap().count, 20 * each, "{volume}");
+        assert_eq!(t.setup_time.as_ref().unwrap().count, 20);
+        let rows = record.intervals.iter().flat_map(|i| &i.flows);
+        let rows = rows.filter_map(|f| f.sender.as_ref());
+        let sum =
+            rows.fold((0, 0), |sum, row| (sum.0 + row.packets, sum.1 + row.transactions.unwrap()));
+        assert_eq!(sum, (20 * each, 20), "{volume}");
+    }
+}
+
+#[test]
+fn transfers_of_datagrams_keep_their_rate_and_limits() {
+    let server = Server::start(ServerConfig::default());
+    let steady = Connection {
+        transfer_rate: Some("800k".parse().unwrap()),
+        rate: Some("50pps".parse().unwrap()),
+        ..datagrams("20K", 10)
+    };
+    let limited = Connection { max_concurrent: Some(2), packets: None, ..steady.clone() };
+    let limited = Connection { duration: Some(Span(500_000_000)), ..limited };
+    let record = measured(&server, vec![steady, limited]);
+    let [steady, limited] = [0, 1].map(|i| record.flows[i].transactions.clone().unwrap());
+    assert_eq!((steady.completed, steady.outstanding), (10, None), "{:?}", steady.failures);
+    // The last of 21 datagrams is due 20 × 10 ms after the first.
+    let shortest = steady.response_time.as_ref().unwrap().min_seconds;
+    assert!(shortest >= 0.2, "{shortest}");
+    let limited = limited.transfers.unwrap();
+    assert_eq!(limited.max_concurrent, 2);
+    assert!(limited.not_started > 0 && limited.started > 0, "{limited:?}");
+}
+
+#[test]
+fn users_load_pages_over_udp_too() {
+    let server = Server::start(ServerConfig::default());
+    let users = Connection {
+        objects: Some("3".parse().unwrap()),
+        packets: None,
+        duration: Some(Span(300_000_000)),
+        ..datagrams("1..5000", 1)
+    };
+    let record = measured(&server, vec![users]);
+    let t = record.flows[0].transactions.as_ref().unwrap();
+    let pages = t.transfers.as_ref().unwrap().pages.as_ref().unwrap();
+    assert!(pages.loaded > 0 && (t.failed, pages.failed) == (0, 0), "{:?}", t.failures);
 }
 
 #[test]

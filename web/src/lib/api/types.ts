@@ -2103,6 +2103,11 @@ export interface components {
              */
             tos?: number | null;
             /**
+             * Rate of a transfer
+             * @description Rate at which the datagrams of each transfer are sent, payload bit/s, 1k to 1T; with transport `udp` only. Absent: 1M.
+             */
+            transfer_rate?: components["schemas"]["BitRate"] | null;
+            /**
              * @description Transport protocol.
              * @default tcp
              */
@@ -9429,7 +9434,7 @@ export interface components {
             classes: components["schemas"]["TransferClass"][];
             /**
              * Format: uint64
-             * @description Volume of the completed transfers, bytes.
+             * @description Volume of the completed transfers, bytes; of datagrams, what arrived of it.
              * @default 0
              */
             completed_bytes: number;
@@ -9475,6 +9480,11 @@ export interface components {
              * @default 0
              */
             unfinished_bytes: number;
+            /**
+             * Format: uint64
+             * @description Completed transfers of which datagrams were lost, where they are sent as datagrams.
+             */
+            with_loss?: number | null;
         };
         /**
          * @description The transport of a connection.

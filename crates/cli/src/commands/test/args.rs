@@ -170,6 +170,9 @@ flags! {
         /// Transfers at the same time, 1 to 65536: those due above it are not started, and counted [default: 65536]
         #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=65_536))]
         max_concurrent: Option<u32> => connection.max_concurrent,
+        /// Rate at which the datagrams of each transfer are sent, with -u: 1k to 1T [default: 1M]
+        #[arg(long, value_name = "RATE")]
+        transfer_rate: Option<BitRate> => connection.transfer_rate,
         /// Each user of --transfers loads pages of this number of objects, 1 to 1000: N, MIN..MAX, or a law of -l with its bounds.
         /// The first object is transferred, then the others at the same time: the result has the page load time
         #[arg(long, value_name = "LAW", value_parser = values::size)]

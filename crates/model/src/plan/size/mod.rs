@@ -146,6 +146,12 @@ impl Size {
         matches!(self, Size::Recorded(_))
     }
 
+    /// Sizes that only the sender knows, up to `max_bytes`.
+    pub(super) fn known_to_sender(min_bytes: u64, max_bytes: u64) -> Size {
+        let (min, max, mean) = (ByteSize(min_bytes), ByteSize(max_bytes), max_bytes as f64);
+        Size::Recorded(Recorded { min, max, mean, deviation: 0.0 })
+    }
+
     /// The number of tables that it draws from.
     pub(super) fn tables(&self) -> usize {
         self.rule().tables()

@@ -83,6 +83,9 @@ fn text(t: &Transfers, units: Units) -> String {
     if let Some(mean) = t.mean_concurrent {
         text += &format!("; {} at the same time, at most {}", significant(mean), t.max_concurrent);
     }
+    if let Some(lossy) = t.with_loss.filter(|n| *n > 0) {
+        text += &format!("; {lossy} with loss");
+    }
     if t.not_started > 0 {
         text += &format!("; {} not started", t.not_started);
     }

@@ -20,7 +20,7 @@ const UNREACHABLE_NS: u64 = 3_000_000_000;
 /// Ends a client whose transactions are over.
 pub(super) fn finish(slot: &Slot, state: &mut Transacting, now: u64) {
     state.finish(now);
-    let total = sender_total(slot.flow.id, &state.sending);
+    let total = sender_total(slot.flow.id, state.sent_data());
     let _ = slot.flow.events.send(FlowEvent::SenderDone(total));
 }
 

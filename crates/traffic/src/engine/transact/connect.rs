@@ -11,7 +11,9 @@ use weir_wire::preface::DATA_LEN;
 
 use super::client::finish;
 use super::transfer::Fetching;
-use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, WRITE_BYTES, lock};
+use super::{
+    Connection, Context, Dialling, Link, Outcome, RETRY_NS, Side, Slot, WRITE_BYTES, lock,
+};
 use crate::Address;
 use crate::transport::{StreamSocket, StreamTransport};
 
@@ -31,7 +33,7 @@ pub(crate) struct Dial {
 }
 
 /// Number of ports that are tried for a connection: others may be in use.
-const MAX_TRIES: u64 = 64;
+pub(super) const MAX_TRIES: u64 = 64;
 
 impl Dial {
     /// Starts to connect from the next address and port. The addresses change first, so that connections in succession
@@ -118,7 +120,7 @@ pub(super) fn serve(
                 };
             }
         }
-        let Side::Client { dial: Some(dial), .. } = &mut slot.flow.side else {
+        let Side::Client { dial: Some(Dialling::Streams(dial)), .. } = &mut slot.flow.side else {
             return Outcome::Done;
         };
         let number = lock(&state).sent(now);
@@ -152,8 +154,12 @@ pub(super) fn serve(
 }
 
 /// Closes the connections of transactions that timed out, without leaving a port in TIME_WAIT.
-fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
-    let is_over = |connection: &Connection| matches!(connection, Connection::Dialled(dialled) if numbers.contains(&dialled.number));
+pub(super) fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
+    let is_over = |connection: &Connection| match connection {
+        Connection::Dialled(dialled) => numbers.contains(&dialled.number),
+        Connection::Sent(sent) => numbers.contains(&sent.number),
+        Connection::Accepted(_) | Connection::Transfer(_) => false,
+    };
     let over: Vec<u64> =
         slot.connections.iter().filter(|(_, c)| is_over(c)).map(|(token, _)| *token).collect();
     for token in over {
@@ -161,14 +167,17 @@ fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
     }
 }
 
-fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Context) {
+pub(super) fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Context) {
     context.shared.owners.remove(&token);
     let Some(connection) = slot.connections.remove(&token) else { return };
-    let Connection::Dialled(dialled) = &connection else { return };
-    if dialled.interest.is_some() {
-        let _ = context.inbox.poller.remove(&*dialled.socket);
+    let is_waiting = match &connection {
+        Connection::Dialled(dialled) => dialled.interest.is_some(),
+        _ => true,
+    };
+    if is_waiting {
+        let _ = context.inbox.poller.remove(connection.socket());
     }
-    if reset {
+    if let (true, Connection::Dialled(dialled)) = (reset, &connection) {
         dialled.socket.reset_on_close();
     }
 }
@@ -267,7 +276,7 @@ impl Dialled {
     }
 }
 
-fn kind(e: &weir_net::Error) -> io::ErrorKind {
+pub(super) fn kind(e: &weir_net::Error) -> io::ErrorKind {
     e.raw_os_error().map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind())
 }
 

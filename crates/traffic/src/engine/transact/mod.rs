@@ -3,6 +3,7 @@
 
 mod client;
 mod connect;
+mod datagrams;
 mod echo;
 mod lone;
 mod server;
@@ -15,7 +16,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{Failure, MAX_MESSAGE, StreamPool, StreamReceiving, Transacting};
+use weir_flow::{Failure, MAX_MESSAGE, PayloadRing, StreamPool, StreamReceiving, Transacting};
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
@@ -24,6 +25,7 @@ use weir_net::udp::{RecvBatch, RecvMode};
 use weir_net::waiting::{SPIN_NS, spin_until};
 
 pub(crate) use connect::Dial;
+pub(crate) use datagrams::Ports;
 use lone::Lone;
 pub(crate) use server::Accepted;
 pub(crate) use transfer::TransferRole;
@@ -46,6 +48,8 @@ const SMALL_BYTES: usize = 2048;
 const RETRY_NS: u64 = 1_000_000;
 /// Maximum number of cached contents, 192 KiB each.
 const MAX_POOLS: usize = 16;
+/// Maximum number of cached payload rings, at most half a MiB each.
+const MAX_RINGS: usize = 16;
 /// Bytes per write, and of a content: no datagram is longer.
 const WRITE_BYTES: usize = 64 << 10;
 /// First token of the connections of single transactions; those of flows count from 1.
@@ -76,9 +80,24 @@ pub(crate) enum Side {
     Client {
         state: Arc<Mutex<Transacting>>,
         /// How a connection is made for each transaction.
-        dial: Option<Box<Dial>>,
+        dial: Option<Dialling>,
     },
     Server(Arc<Mutex<StreamReceiving>>),
+}
+
+/// How transactions get a socket each.
+pub(crate) enum Dialling {
+    Streams(Box<Dial>),
+    Datagrams(Box<Ports>),
+}
+
+impl Dialling {
+    fn ports(&self) -> Option<&Ports> {
+        match self {
+            Dialling::Streams(_) => None,
+            Dialling::Datagrams(ports) => Some(ports),
+        }
+    }
 }
 
 /// A flow of transactions.
@@ -106,7 +125,7 @@ impl Drop for TransactFlow {
                 Side::Client { state, .. } => {
                     let mut state = lock(state);
                     state.stop();
-                    FlowEvent::SenderDone(sender_total(self.id, &state.sending))
+                    FlowEvent::SenderDone(sender_total(self.id, state.sent_data()))
                 }
                 Side::Server(_) => FlowEvent::ReceiverDone(self.id),
             };
@@ -165,6 +184,8 @@ struct Slot {
     unreachable_ns: Option<u64>,
     /// The connections of single transactions, by their tokens.
     connections: HashMap<u64, Connection>,
+    /// When those of datagrams are served next.
+    timers: Heap,
     /// What a client writes to each of them first: the preface, and the start of the request in the same segment.
     opening: Vec<u8>,
 }
@@ -174,15 +195,18 @@ enum Connection {
     Dialled(connect::Dialled),
     Accepted(server::Serving),
     Transfer(transfer::Serving),
+    Sent(Box<datagrams::Sent>),
 }
 
 type PoolKey = (ContentKey, u64, usize);
+type RingKey = (ContentKey, u64, usize);
 
 /// What all flows of a worker share.
 struct Shared {
     pools: HashMap<PoolKey, Arc<StreamPool>>,
     /// The one used last.
     pool: Option<(PoolKey, Arc<StreamPool>)>,
+    rings: HashMap<RingKey, PayloadRing>,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     small: Option<RecvBatch>,
@@ -197,6 +221,7 @@ impl Shared {
         Shared {
             pools: HashMap::new(),
             pool: None,
+            rings: HashMap::new(),
             buffer: vec![0; READ_BYTES],
             datagram: vec![],
             small: None,
@@ -224,6 +249,16 @@ impl Shared {
         let pool = self.pools.entry(key).or_insert_with(new).clone();
         self.pool = Some((key, pool.clone()));
         pool
+    }
+
+    /// The content of a flow's datagrams of `payload` bytes.
+    fn ring(&mut self, flow: &TransactFlow, payload: usize) -> &mut PayloadRing {
+        let key = (content_key(flow.content), flow.seed, payload);
+        if self.rings.len() >= MAX_RINGS && !self.rings.contains_key(&key) {
+            self.rings.clear();
+        }
+        let new = || PayloadRing::new(flow.content, flow.seed, payload);
+        self.rings.entry(key).or_insert_with(new)
     }
 
     /// A batch for datagrams of up to `bytes`, and the buffer of those to send.
@@ -293,6 +328,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, spin_ns: u64) {
                     if flows.is_empty() {
                         context.shared.pools.clear();
                         context.shared.pool = None;
+                        context.shared.rings.clear();
                         context.heap.clear();
                     }
                 }
@@ -369,7 +405,7 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         return;
     }
     let opening = match &flow.side {
-        Side::Client { dial: Some(dial), .. } => {
+        Side::Client { dial: Some(Dialling::Streams(dial)), .. } => {
             let pool = context.shared.pool(&flow);
             [&dial.preface[..], pool.at(0, flow.request.min(WRITE_BYTES))].concat()
         }
@@ -388,6 +424,7 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         unanswered: VecDeque::new(),
         unreachable_ns: None,
         connections: HashMap::new(),
+        timers: Heap::new(),
     };
     serve(token, flows.entry(token).insert_entry(slot).into_mut(), false, context);
 }
@@ -414,8 +451,11 @@ fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) 
         return;
     }
     let outcome = match (&slot.flow.side, &slot.flow.link) {
-        (Side::Client { dial: Some(_), .. }, _) => {
+        (Side::Client { dial: Some(Dialling::Streams(_)), .. }, _) => {
             connect::serve(token, slot, is_readable, context)
+        }
+        (Side::Client { dial: Some(Dialling::Datagrams(_)), .. }, _) => {
+            datagrams::serve(token, slot, is_readable, context)
         }
         (Side::Client { .. }, Link::Stream(_)) => client::stream(slot, is_readable, context),
         (Side::Client { .. }, Link::Datagrams { .. }) => {
@@ -463,6 +503,12 @@ fn connection_event(owner: u64, slot: &mut Slot, token: u64, context: &mut Conte
                 serve(owner, slot, false, context);
             }
         }
+        Some(Connection::Sent(_)) => {
+            datagrams::advance(slot, token, context);
+            if !slot.done {
+                serve(owner, slot, false, context);
+            }
+        }
         Some(Connection::Accepted(_)) => server::advance(slot, token, context),
         Some(Connection::Transfer(_)) => transfer::serve(slot, token, context),
         None => {}
@@ -490,7 +536,7 @@ fn set_interest(slot: &mut Slot, token: u64, context: &Context, interest: Intere
 fn close_silent(slot: &mut Slot, now: u64, context: &mut Context) {
     slot.connections.retain(|token, connection| {
         let is_silent = match &*connection {
-            Connection::Dialled(_) => false,
+            Connection::Dialled(_) | Connection::Sent(_) => false,
             Connection::Accepted(serving) => serving.is_silent(now),
             Connection::Transfer(serving) => serving.is_silent(now),
         };
@@ -518,6 +564,7 @@ impl Connection {
             Connection::Dialled(dialled) => &*dialled.socket,
             Connection::Accepted(serving) => &*serving.accepted.socket,
             Connection::Transfer(serving) => serving.socket(),
+            Connection::Sent(sent) => &sent.socket,
         }
     }
 }
@@ -529,7 +576,7 @@ fn end_early(flow: &TransactFlow, now: u64) {
         state.stop();
         state.fail_all(Failure::Closed);
         state.finish(now);
-        let total = sender_total(flow.id, &state.sending);
+        let total = sender_total(flow.id, state.sent_data());
         let _ = flow.events.send(FlowEvent::SenderDone(total));
     }
 }
@@ -542,7 +589,7 @@ fn tick(slot: &mut Slot, now: u64) {
     }
     match &flow.side {
         // A client that waits is not served, but its intervals end.
-        Side::Client { state, .. } => lock(state).sending.advance(now.saturating_sub(TICK_NS)),
+        Side::Client { state, .. } => lock(state).advance(now.saturating_sub(TICK_NS)),
         Side::Server(state) => {
             let mut state = lock(state);
             state.advance(now.saturating_sub(TICK_NS));
