@@ -27,7 +27,8 @@ pub struct RunRow<S = String> {
     /// Received rate, reverse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse_bits_per_second: Option<f64>,
-    /// Lost / sent over all flows that report it; absent if the report of an end is missing.
+    /// Lost / sent over all flows that report it; absent if the report of an end is missing. Of a test of ICMP echo:
+    /// requests without a reply / requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
     /// Number of warnings.
@@ -74,8 +75,19 @@ impl From<&Record> for RunRow {
                 sent = sent.saturating_add(n).saturating_add(receiver.packets);
             }
         }
+        for requests in record.flows.iter().filter(|f| f.transport.echoes()) {
+            if let Some(t) = &requests.transactions {
+                lost = lost.saturating_add(t.failed);
+                sent = sent.saturating_add(t.failed).saturating_add(t.completed);
+            }
+        }
+        // A plan of echo requests has nothing else.
+        let is_echo = record.flows.iter().any(|f| f.transport.echoes());
         let is_known = sent > 0
-            && [Direction::Forward, Direction::Reverse].iter().all(|d| record.is_loss_known(*d));
+            && (is_echo
+                || [Direction::Forward, Direction::Reverse]
+                    .iter()
+                    .all(|d| record.is_loss_known(*d)));
         let servers: Vec<&str> = record.servers.iter().map(|s| s.name.as_str()).collect();
         let host = match servers.is_empty() {
             true => record.plan.host.clone().filter(|h| !h.is_empty()),

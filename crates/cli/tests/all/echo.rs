@@ -26,6 +26,7 @@ fn a_host_without_a_server_answers_echo_requests() {
         assert!(times.min_seconds > 0.0 && times.max_seconds < 1.0, "{times:?}");
         // Nothing of the far end is known.
         let flow = &record.flows[0];
+        assert_eq!(flow.destination, address);
         assert!(flow.receiver.is_none() && record.clock.is_none() && record.latency.is_none());
         assert!(record.control_bytes.is_none());
         assert!(record.warnings.iter().any(|w| w.code == "one-sided"));

@@ -115,6 +115,8 @@ fn describe(flow: &FlowMeta) -> String {
     }
     match (flow.source.is_empty(), flow.destination.is_empty()) {
         (true, true) => {}
+        // Frames on an interface: who receives them is unknown.
+        (false, true) => text += &format!(" on {}", clean(&flow.source)),
         _ => text += &format!(" {} -> {}", clean(&flow.source), clean(&flow.destination)),
     }
     let units = flow.transport.unit_of_payload();

@@ -6,7 +6,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use rusqlite::ErrorCode;
-use weir_model::record::{RUN_SCHEMA, Record};
+use weir_model::plan::TransportName;
+use weir_model::record::{Flow, RUN_SCHEMA, Record, Sender, Transactions};
 use weir_runs::{DataDirectory, Filter, Store, StoreError, StoredCalibration, new_run_id};
 
 const UDP: &str = include_str!("../../../report/tests/golden/udp_loss.json");
@@ -480,4 +481,22 @@ fn the_loss_of_a_run_without_the_peers_report_is_absent() {
         let names: Vec<&str> = compared.figures.iter().map(|f| f.name.as_str()).collect();
         assert!(!names.contains(&"forward_loss_ratio"), "{names:?}");
     }
+}
+
+/// There is no receiver's report to wait for: what was not answered is the loss.
+#[test]
+fn the_loss_of_echo_requests_is_that_of_their_replies() {
+    let (_dir, _, mut store) = fresh();
+    let mut echo = small("20261121-203009-ec0000");
+    let flow = |completed, failed| Flow {
+        transport: TransportName::Icmp,
+        sender: Some(Sender { packets: completed + failed, ..Sender::default() }),
+        transactions: Some(Transactions { completed, failed, ..Transactions::default() }),
+        ..Flow::default()
+    };
+    echo.flows = vec![flow(30, 10), flow(40, 0)];
+    store.insert(&echo).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.125));
+    let conditions = vec!["loss>12%".parse().unwrap()];
+    assert_eq!(store.list(&Filter { conditions, ..Filter::default() }).unwrap().len(), 1);
 }

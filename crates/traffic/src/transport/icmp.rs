@@ -1,7 +1,7 @@
 //! ICMP and ICMPv6 echo.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -30,6 +30,8 @@ pub(super) fn unavailable() -> Option<String> {
 #[derive(Debug)]
 pub struct EchoSocket {
     socket: UdpSocket,
+    /// Without a port, the kernel does not report it.
+    peer: IpAddr,
     pub(crate) echo: Echo,
     message: Mutex<Vec<u8>>,
 }
@@ -75,7 +77,7 @@ impl EchoSocket {
         };
         let has_ip_header = !is_v6 && kind != IcmpSocket::Ping;
         let echo = Echo::new(is_v6, identifier, has_ip_header, key);
-        Ok(EchoSocket { socket, echo, message: Mutex::default() })
+        Ok(EchoSocket { socket, peer: peer.ip(), echo, message: Mutex::default() })
     }
 
     /// Takes the next ICMP error for an earlier request.
@@ -111,10 +113,8 @@ impl DatagramSocket for EchoSocket {
 
     /// It has no ports.
     fn addresses(&self) -> [String; 2] {
-        let shown = |address: io::Result<SocketAddr>| {
-            address.map_or_else(|_| String::new(), |address| address.ip().to_string())
-        };
-        [shown(self.socket.local_addr()), shown(self.socket.peer_addr())]
+        let local = self.socket.local_addr().map(|address| address.ip().to_string());
+        [local.unwrap_or_default(), self.peer.to_string()]
     }
 
     fn buffer_bytes(&self, send: bool) -> Option<u64> {
