@@ -222,6 +222,7 @@ impl TrafficError {
             TrafficError::File { .. } => "file",
             TrafficError::System { .. } | TrafficError::Net(_) => "system",
             TrafficError::Stopped(_, 130) => "interrupted",
+            TrafficError::Stopped(_, 141) => "output-closed",
             TrafficError::Stopped(..) => "terminated",
         };
         code.into()

@@ -9,24 +9,29 @@ use tokio::sync::watch;
 pub enum StopReason {
     /// By the user (SIGINT).
     Interrupted,
+    /// By the user, with a key of a live view.
+    User,
     /// By the system (SIGTERM).
     Terminated,
+    /// The reader of the only output closed it, which ends other programs by SIGPIPE.
+    OutputClosed,
 }
 
 impl StopReason {
     /// The exit code of a program whose results are partial because of the stop.
     pub fn exit_code(self) -> i32 {
         match self {
-            StopReason::Interrupted => 130,
+            StopReason::Interrupted | StopReason::User => 130,
             StopReason::Terminated => 143,
+            StopReason::OutputClosed => 141,
         }
     }
 
     /// The exit code of a service, such as a server or an emulator: SIGTERM is its ordinary end.
     pub fn service_exit_code(self) -> i32 {
         match self {
-            StopReason::Interrupted => self.exit_code(),
             StopReason::Terminated => 0,
+            _ => self.exit_code(),
         }
     }
 
@@ -34,7 +39,9 @@ impl StopReason {
     pub fn text(self) -> &'static str {
         match self {
             StopReason::Interrupted => "interrupted",
+            StopReason::User => "stopped by the user",
             StopReason::Terminated => "terminated",
+            StopReason::OutputClosed => "the reader of its output closed it",
         }
     }
 }

@@ -250,7 +250,7 @@ fn watch(
                 let signal = match reason {
                     _ if asked.is_some() => KILL,
                     StopReason::Interrupted => INTERRUPT,
-                    StopReason::Terminated => TERMINATE,
+                    _ => TERMINATE,
                 };
                 send_signal(child, signal);
                 asked = asked.or(Some(reason));

@@ -30,7 +30,7 @@ use crate::key::KeyArgs;
                   Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d.\n\
                   Exit codes: 0 done, 1 a file was not stored whole, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not available, \
-                  5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was \
+                  5 inconclusive, 70 internal error, 130 interrupted, 141 the reader of the output closed it, 143 terminated (what was \
                   measured is printed and stored)."
 )]
 pub(crate) struct TestArgs {

@@ -311,6 +311,8 @@ fn execute(
     outputs.control(Controls { commands: job.config.commands.clone(), stop: stop.clone() });
     let mut is_reader_gone = false;
     let mut observe = |event: Event| {
+        // Before the first interval there is nothing to store.
+        let is_measured = matches!(event, Event::Interval(_));
         match event {
             Event::Connected { local, remote } => outputs.connected(local, remote),
             Event::Started { specs, family } => outputs.started(&specs, family),
@@ -319,10 +321,10 @@ fn execute(
             Event::Interval(interval) => outputs.interval(&interval),
             Event::Late(interval) => outputs.late(&interval),
         }
-        if outputs.is_abandoned() && !is_reader_gone {
+        if is_measured && outputs.is_abandoned() && !is_reader_gone {
             // Stdout is closed and there is no other output: stop as SIGPIPE would, but store the results so far.
             is_reader_gone = true;
-            stop.request(StopReason::Terminated);
+            stop.request(StopReason::OutputClosed);
         }
     };
     let plan = job.config.plan.clone();
@@ -361,7 +363,9 @@ fn execute(
             }
         }
     }
-    if let Some(error) = &error {
+    // As other programs do when the reader of their output has closed it, the test ends without a message.
+    let is_told = |error: &&CliError| error.exit_code() != StopReason::OutputClosed.exit_code();
+    if let Some(error) = error.as_ref().filter(is_told) {
         job.outputs.failed(error, record.is_some());
     }
     if let Some(record) = &record {

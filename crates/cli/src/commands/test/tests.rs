@@ -216,7 +216,7 @@ fn without_a_reader_the_test_is_stopped_once_and_stored() {
     let stop = Stop::new();
     let end = |r: Record| Ok(Record { status: Status::Interrupted, ..r });
     let code = execute(job, &stop, two_intervals(end), &mut keep);
-    assert_eq!((code, stop.reason(), kept), (143, Some(StopReason::Terminated), 1));
+    assert_eq!((code, stop.reason(), kept), (141, Some(StopReason::OutputClosed), 1));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use weir_model::units::SendRate;
 
+use crate::engine::StopReason;
+
 /// A command to the test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Action {
@@ -12,8 +14,8 @@ pub(super) enum Action {
     Stop(String),
     /// Change its rate.
     Rate(String, SendRate),
-    /// Stop the test, as Ctrl-C does.
-    StopAll,
+    /// Stop the test.
+    StopAll(StopReason),
 }
 
 /// A key as the screen understands it.

@@ -23,7 +23,7 @@ use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::Interval;
 use weir_report::{Start, TextOptions};
 
-use crate::engine::{Answer, Commands, Stop, StopReason};
+use crate::engine::{Answer, Commands, Stop};
 use crate::error::CliError;
 use keys::Action;
 use screen::Screen;
@@ -214,14 +214,14 @@ fn show(
         };
         match screen.key(key) {
             None => {}
-            Some(Action::StopAll) => {
+            Some(Action::StopAll(reason)) => {
                 interrupts += 1;
                 if interrupts >= 3 {
                     // As the third signal does.
                     restore();
-                    std::process::exit(StopReason::Interrupted.exit_code());
+                    std::process::exit(reason.exit_code());
                 }
-                controls.stop.request(StopReason::Interrupted);
+                controls.stop.request(reason);
                 screen.outcome(Ok("stopping the test".into()));
             }
             Some(Action::Start(flow)) => {

@@ -17,6 +17,7 @@ use weir_report::{FlowMeta, Start, TextOptions, clean, duration, percent, signif
 
 use super::history::History;
 use super::keys::{Action, Key};
+use crate::engine::StopReason;
 
 /// Rows of the histogram's box, with its border.
 const HISTOGRAM_ROWS: u16 = 8;
@@ -117,7 +118,7 @@ impl Screen {
     pub(super) fn key(&mut self, event: KeyEvent) -> Option<Action> {
         let key = Key::of(event)?;
         if key == Key::Interrupt {
-            return Some(Action::StopAll);
+            return Some(Action::StopAll(StopReason::Interrupted));
         }
         if self.typed.is_some() {
             return self.typed_key(key);
@@ -135,7 +136,7 @@ impl Screen {
             Key::Letter('r') => self.typed = flow.map(|_| String::new()),
             Key::Letter('s') => return flow.map(Action::Start),
             Key::Letter('x') => return flow.map(Action::Stop),
-            Key::Letter('q') => return Some(Action::StopAll),
+            Key::Letter('q') => return Some(Action::StopAll(StopReason::User)),
             _ => {}
         }
         None

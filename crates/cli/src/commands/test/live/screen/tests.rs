@@ -100,9 +100,10 @@ fn keys_command_the_chosen_flow() {
     press(&mut screen, KeyCode::Down);
     assert_eq!(press(&mut screen, KeyCode::Char('x')), Some(Action::Stop("flow-2".into())));
     assert_eq!(press(&mut screen, KeyCode::Char('s')), Some(Action::Start("flow-2".into())));
-    assert_eq!(press(&mut screen, KeyCode::Char('q')), Some(Action::StopAll));
+    let by = |reason| Some(Action::StopAll(reason));
+    assert_eq!(press(&mut screen, KeyCode::Char('q')), by(StopReason::User));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(screen.key(interrupt), Some(Action::StopAll));
+    assert_eq!(screen.key(interrupt), by(StopReason::Interrupted));
     // A letter is part of the rate while one is typed.
     press(&mut screen, KeyCode::Char('r'));
     let rate = "5000pps".parse().unwrap();
