@@ -419,6 +419,8 @@ impl Flow {
             let options = byte_stream(&spec);
             let role = StreamRole::Receive {
                 state: state.clone(),
+                // Other tools read one buffer of the length that they were given.
+                read_bytes: if facts.any_size { spec.max_payload() as usize } else { usize::MAX },
                 discard: options.discard,
                 align: options.align,
                 echoes: spec.connection.echo.is_some(),

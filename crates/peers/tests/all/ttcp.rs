@@ -229,23 +229,28 @@ fn a_server_that_stops_opens_no_session_for_senders_that_go_on() {
 #[test]
 fn a_stream_and_datagrams_between_both_ends() {
     let server = Serving::start(Limits::default());
-    for (transport, length) in [("tcp", 8192), ("udp", 1000)] {
-        let (port, size) = (server.port(), length.to_string());
-        let options = transmit(transport, &port, &[("buffers", "50"), ("length", &size)]);
+    for (transport, buffers, length) in [("tcp", 400, 8192), ("udp", 50, 1000)] {
+        let (port, size, count) = (server.port(), length.to_string(), buffers.to_string());
+        let options = transmit(transport, &port, &[("buffers", &count), ("length", &size)]);
         let (lines, record) = run(&options, &Stop::new());
         let record = record.unwrap();
         let sender = record.flows[0].sender.as_ref().unwrap();
-        assert_eq!((sender.bytes, sender.packets), (50 * length, 50), "{transport}");
+        assert_eq!((sender.bytes, sender.packets), (buffers * length, buffers), "{transport}");
         assert_eq!((record.peer.as_str(), record.status), ("ttcp", Status::Complete));
         // What the far end counted is unknown, and there was no control connection.
         assert!(record.flows[0].receiver.is_none() && record.remote.is_none());
         assert_eq!((record.control_bytes, record.loss_threshold_seconds), (None, None));
         let codes: Vec<&str> = record.warnings.iter().map(|w| w.code.as_str()).collect();
         assert!(codes.contains(&"one-sided") && !codes.contains(&"end-lost"), "{codes:?}");
-        assert!(lines.iter().any(|l| l.contains(&format!("{} bytes", 50 * length))), "{lines:?}");
+        let bytes = format!("{} bytes", buffers * length);
+        assert!(lines.iter().any(|l| l.contains(&bytes)), "{lines:?}");
         let (_, reason, report) = server.closed();
-        assert_eq!(received(&report).0, 50 * length, "{transport}: {reason}");
+        assert_eq!(received(&report).0, buffers * length, "{transport}: {reason}");
         let receiver = report.flows[0].receiver.as_ref().unwrap();
+        if transport == "tcp" {
+            // Each call reads one buffer at most; one for datagrams takes several.
+            assert!(receiver.io_calls.unwrap() >= buffers, "{receiver:?}");
+        }
         if transport == "udp" {
             assert_eq!(receiver.packets, 50);
             // The first comes before the session has a socket, and has the kernel's stamp all the same.

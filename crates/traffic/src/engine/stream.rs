@@ -68,6 +68,8 @@ pub(crate) enum StreamRole {
     },
     Receive {
         state: Arc<Mutex<StreamReceiving>>,
+        /// It reads at most this many bytes at a time, and at most [`READ_BYTES`].
+        read_bytes: usize,
         discard: bool,
         align: Option<Alignment>,
         /// It sends back what it receives.
@@ -494,10 +496,10 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
 
 fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Receive { state, discard, align, file, .. } = &flow.role else {
+    let StreamRole::Receive { state, read_bytes, discard, align, file, .. } = &flow.role else {
         return Outcome::Done;
     };
-    let buffer = shared.reads.of(READ_BYTES, *align);
+    let buffer = shared.reads.of(READ_BYTES.min(*read_bytes), *align);
     let mut turn = 0;
     let mut state = lock(state);
     let turn_limit = if *discard { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
@@ -506,7 +508,7 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
         let (most, result) = if discards {
             (DISCARD_BYTES, flow.socket.recv_discard(DISCARD_BYTES))
         } else {
-            (READ_BYTES, flow.socket.recv(buffer))
+            (buffer.len(), flow.socket.recv(buffer))
         };
         match result {
             Ok(0) => {

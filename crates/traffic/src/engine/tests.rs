@@ -149,6 +149,7 @@ impl Bench {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
         let role = StreamRole::Receive {
             state: state.clone(),
+            read_bytes: usize::MAX,
             discard: false,
             align: None,
             echoes: false,

@@ -93,6 +93,7 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
     let received = Arc::new(Mutex::new(StreamReceiving::new(Some(pool))));
     let role = StreamRole::Receive {
         state: received.clone(),
+        read_bytes: usize::MAX,
         discard: false,
         align: Some(align),
         echoes: false,
