@@ -19,9 +19,9 @@ pub fn borrow(socket: &(impl AsSocket + ?Sized)) -> BorrowedSocket<'_> {
 
 /// Lets the kernel hold at most `bytes` of a TCP stream that it has not sent (TCP_NOTSENT_LOWAT); without effect where the
 /// system has no such limit.
-pub fn limit_unsent(socket: &impl AsSocket, bytes: u32) {
+pub fn limit_unsent(socket: &(impl AsSocket + ?Sized), bytes: u32) {
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
+    let _ = socket2::SockRef::from(&borrow(socket)).set_tcp_notsent_lowat(bytes);
     #[cfg(not(target_os = "linux"))]
     let _ = (socket, bytes);
 }

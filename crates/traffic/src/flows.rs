@@ -11,7 +11,7 @@ use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
 use weir_model::record::{Histogram, IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
-use weir_model::units::SendRate;
+use weir_model::units::{BitRate, SendRate};
 use weir_net::tcp::TcpInfo;
 use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
@@ -30,6 +30,9 @@ use crate::transport::{
     self, DatagramSocket, FlowCounts, StreamSocket, byte_stream, wants_coalescing,
     wants_segmentation,
 };
+
+/// Smallest limit of unsent bytes of a paced stream.
+const MIN_UNSENT_BYTES: u32 = 4096;
 
 /// Parameters that both ends of a session know.
 #[derive(Debug, Clone)]
@@ -399,6 +402,9 @@ impl Flow {
             Arc::new(Mutex::new(StreamReceiving::new(spec.connection.verify.then(pool))))
         };
         let (role, part) = if sends {
+            if let Some(rate) = spec.connection.transport.ip().and_then(|ip| ip.kernel_pacing) {
+                weir_net::socket::limit_unsent(&*socket, unsent_at(rate));
+            }
             let key = TagKey::for_flow(&facts.key, spec.id);
             let state = sending(&spec, key, facts.omit_ns, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
@@ -986,6 +992,12 @@ fn read_counts(
         state.set_delays(delays);
     }
     Ok(())
+}
+
+/// Bytes that the kernel may hold unsent where it paces a stream at `rate`: a tenth of a second. The socket's buffer would take
+/// longer to drain after the end of sending than the test, at low rates.
+fn unsent_at(rate: BitRate) -> u32 {
+    u32::try_from(rate.0 / 8 / 10).unwrap_or(u32::MAX).max(MIN_UNSENT_BYTES)
 }
 
 /// TCP information as a record has it. Round trip and window are those of samples, and absent here.
