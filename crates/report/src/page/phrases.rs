@@ -412,7 +412,15 @@ pub(crate) fn bottleneck(record: &Record) -> String {
             found.push(words.into());
         }
     }
-    if found.is_empty() && record.status == Status::Complete && asked_rate_was_reached(record) {
+    if found.is_empty() && record.status == Status::Complete && asked_rate_was_sent(record) {
+        let unanswered = unanswered(record);
+        if unanswered > MUCH_LOSS {
+            let requests = if are_echo(&record.flows) { "echo requests" } else { "requests" };
+            return format!(
+                "The rate that was asked for was sent, and {} of the {requests} were not answered.",
+                Quantity::Ratio.format(unanswered)
+            );
+        }
         let lost =
             DIRECTIONS.iter().filter_map(|d| record.direction(*d)?.receiver.as_ref()?.loss_ratio);
         let lost = lost.fold(0.0, f64::max);
@@ -465,8 +473,21 @@ fn closed_loop_limit(record: &Record) -> String {
     }
 }
 
-/// Whether every flow had a requested rate and reached it.
-fn asked_rate_was_reached(record: &Record) -> bool {
+/// Fraction of the requests without an answer; 0 without transactions. Transfers that are missing have not reached their rate.
+fn unanswered(record: &Record) -> f64 {
+    let (mut sent, mut answered) = (0u64, 0u64);
+    for flow in &record.flows {
+        let (Some(sender), Some(t)) = (&flow.sender, &flow.transactions) else { continue };
+        if t.transfers.is_none() {
+            sent = sent.saturating_add(sender.packets);
+            answered = answered.saturating_add(t.completed.min(sender.packets));
+        }
+    }
+    if sent == 0 { 0.0 } else { 1.0 - answered as f64 / sent as f64 }
+}
+
+/// Whether every flow had a requested rate and its sender reached it.
+fn asked_rate_was_sent(record: &Record) -> bool {
     let paced = |f: &Flow| {
         let of_transfers = f.transactions.as_ref().and_then(|t| Some((t, t.transfers.as_ref()?)));
         if let Some((t, transfers)) = of_transfers {
@@ -478,10 +499,15 @@ fn asked_rate_was_reached(record: &Record) -> bool {
         }
         let sender = f.sender.as_ref()?;
         let asked = sender.asked_packets_per_second.filter(|a| *a > 0.0)?;
-        let reached = sender.packets_per_second? / asked;
-        // Requests that were not answered do not count.
-        let answered = f.transactions.as_ref().map(|t| t.completed as f64 / sender.packets as f64);
-        Some(answered.map_or(reached, |answered| reached * answered.min(1.0)))
+        match (sender.intended_slots, sender.missed_slots) {
+            // By chance, the mean of drawn sizes and intervals differs from that of their law.
+            (Some(slots @ 1..), Some(missed))
+                if f.payload_law.is_some() || f.spacing_law.is_some() =>
+            {
+                Some(1.0 - missed as f64 / slots as f64)
+            }
+            _ => Some(sender.packets_per_second? / asked),
+        }
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
@@ -630,14 +656,35 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_reaches_its_rate_by_responses() {
-        let reached = |completed| {
+    fn requests_that_were_sent_in_time_have_the_asked_rate_and_may_be_unanswered() {
+        let of = |completed| {
             let t = Transactions { completed, seconds: 10.0, ..Default::default() };
-            asked_rate_was_reached(&of_transactions(t, Some(100.0)))
+            let record = of_transactions(t, Some(100.0));
+            (asked_rate_was_sent(&record), unanswered(&record))
         };
-        assert!(reached(1000));
-        assert!(!reached(900));
-        assert!(!reached(0));
+        assert_eq!(of(1000), (true, 0.0));
+        assert_eq!(of(750), (true, 0.25));
+        assert_eq!(of(0), (true, 1.0));
+        // Of requests before an omitted start, responses may arrive after it.
+        assert_eq!(of(1001), (true, 0.0));
+        let t = Transactions { completed: 1000, ..Default::default() };
+        assert!(!asked_rate_was_sent(&of_transactions(t, Some(200.0))));
+    }
+
+    #[test]
+    fn drawn_intervals_have_the_asked_rate_where_no_slot_was_missed() {
+        let of = |missed: u64, has_law: bool| {
+            let mut record = of_transactions(Transactions::default(), Some(110.0));
+            let flow = &mut record.flows[0];
+            flow.transactions = None;
+            flow.spacing_law = has_law.then(|| "exponential".parse().unwrap());
+            let sender = flow.sender.as_mut().unwrap();
+            (sender.intended_slots, sender.missed_slots) = (Some(1000 + missed), Some(missed));
+            asked_rate_was_sent(&record)
+        };
+        assert!(of(0, true));
+        assert!(!of(10, true));
+        assert!(!of(0, false), "equal intervals have no chance");
     }
 
     #[test]
