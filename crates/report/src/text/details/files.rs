@@ -38,7 +38,26 @@ fn text(file: &ReceivedFile) -> String {
     }
     text += &format!("; SHA-256 {}", clean(&file.sha256));
     if file.fetched_bytes.is_some() {
-        text += "; fetched, the same";
+        // What was fetched is what the server has, which may not be what was sent.
+        text += match file.is_whole {
+            Some(true) => "; fetched, the same",
+            Some(false) => "; fetched, incomplete",
+            None => "; fetched",
+        };
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetched_file_is_called_the_same_only_if_it_is_whole() {
+        for (is_whole, is_same) in [(Some(true), true), (Some(false), false), (None, false)] {
+            let fetched_bytes = Some(10);
+            let file = ReceivedFile { is_whole, fetched_bytes, ..ReceivedFile::default() };
+            assert_eq!(text(&file).contains("the same"), is_same, "{is_whole:?}");
+        }
+    }
 }
