@@ -280,12 +280,7 @@ impl Plan {
                     size,
                     rate: c.send_rate(),
                     seed: self.seed,
-                    duration_ns: match c.duration {
-                        Some(Span(0)) => None,
-                        Some(d) => Some(d.0),
-                        None if c.bytes.is_some() || c.packets.is_some() => None,
-                        None => Some(10_000_000_000),
-                    },
+                    duration_ns: c.time_limit().map(|limit| limit.0),
                     connection,
                 });
             }
@@ -357,6 +352,10 @@ mod tests {
         let groups = |text: &str| plan(&format!("[[connection]]\n{to}{text}"));
         for good in [
             "\"239.1.1.1\"\njoin_after = \"1s\"\nleave_after = \"2s\"\npayload = 32",
+            "\"239.1.1.1\"\nleave_after = \"3s\"\nstart_after = \"2s\"\nduration = \"2s\"",
+            "\"239.1.1.1\"\nleave_after = \"15s\"\npackets = 10",
+            "\"239.1.1.1\"\nleave_after = \"15s\"\nduration = 0",
+            "\"239.1.1.1\"\nleave_after = \"15s\"\nautostart = false",
             "\"ff35::8000:1\"\nsource_specific = true\nttl = 4\ngroup_port = 5000",
             "\"ff02::7\"\ninterface = \"eth0\"",
             "\"239.1.1.1\"\nheader = \"none\"",
@@ -371,6 +370,9 @@ mod tests {
             ("\"ff02::7\"", "interface"),
             ("\"239.1.1.1\"\ninterface = \"a/b\"", "interface"),
             ("\"239.1.1.1\"\njoin_after = \"2s\"\nleave_after = \"2s\"", "leave_after"),
+            ("\"239.1.1.1\"\njoin_after = \"2s\"\nduration = \"2s\"", "join_after"),
+            ("\"239.1.1.1\"\nleave_after = \"3s\"\nduration = \"2s\"", "leave_after"),
+            ("\"239.1.1.1\"\nleave_after = \"15s\"", "leave_after"),
             ("\"239.1.1.1\"\njoin_after = \"2s\"\npayload = 31", "join_after"),
             ("\"239.1.1.1\"\nleave_after = \"2s\"\nheader = \"none\"", "leave_after"),
             ("\"239.1.1.1\"\njoin_after = \"2s\"\nheader = \"rtp\"", "join_after"),

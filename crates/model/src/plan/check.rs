@@ -98,7 +98,7 @@ impl Plan {
         for (i, c) in self.connections.iter().enumerate() {
             let addresses = self.bind.map_or(1, SourceAddresses::count);
             c.check(&format!("connection[{i}]"), self.family, addresses)?;
-            c.check_group(&format!("connection[{i}]"), self.wanted_family())?;
+            c.check_group(&format!("connection[{i}]"), self)?;
             if self.data_ports == DataPorts::Shared
                 && c.transport.name().ip()
                 && !c.transport.shares_port()
@@ -415,7 +415,7 @@ impl Connection {
 
 impl Connection {
     /// Checks what only datagrams to several receivers must meet.
-    fn check_group(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
+    fn check_group(&self, at: &str, plan: &Plan) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
             Err(ModelError::Field {
                 field: format!("{at}.{field}"),
@@ -428,7 +428,7 @@ impl Connection {
             return refuse("direction", given, "forward: a group has one sender, the client");
         }
         let Some(options) = self.transport.group() else { return Ok(()) };
-        if let (Some(group), Some(family)) = (options.group, family)
+        if let (Some(group), Some(family)) = (options.group, plan.wanted_family())
             && family_of(group) != family
         {
             return refuse("group", format!("{group} with {family}"), "a group of that family");
@@ -437,12 +437,14 @@ impl Connection {
         let Some((field, Some(at))) = joins.into_iter().find(|(_, at)| at.is_some()) else {
             return Ok(());
         };
-        let end = self.duration.filter(|duration| duration.0 > 0);
-        if let (Some(join), Some(end)) = (options.join_after, end)
-            && join.0 >= self.start_after.0.saturating_add(end.0)
-        {
-            let accepted = "a time before the sender ends";
-            return refuse("join_after", format!("{join} with duration {end}"), accepted);
+        let limit = self.time_limit().filter(|_| self.autostart);
+        for (field, at) in joins {
+            if let (Some(at), Some(duration)) = (at, limit)
+                && at.0 >= duration.0.saturating_add(plan.omit.0).saturating_add(self.start_after.0)
+            {
+                let accepted = "a time before the sender ends";
+                return refuse(field, format!("{at} with duration {duration}"), accepted);
+            }
         }
         // A member that joins late knows the number of its first packet only from the packet.
         let is_narrow = self.payload.as_ref().is_some_and(|size| size.moments().min_bytes < 32);

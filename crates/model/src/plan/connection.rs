@@ -7,6 +7,9 @@ use super::transport::{Transport, TransportName};
 use super::voice::DEFAULT_JITTER_BUFFER;
 use crate::units::{ByteSize, RateLimit, SendRate, Span};
 
+/// Time of sending of a connection that nothing limits.
+const DEFAULT_DURATION: Span = Span::from_seconds(10);
+
 /// The schema of the flat table, with `x-transports` at each option that only some transports have.
 impl JsonSchema for Connection {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -100,6 +103,16 @@ impl Connection {
     #[must_use]
     pub fn without_server(&self) -> Connection {
         Connection { name: String::new(), host: None, port: None, ..self.clone() }
+    }
+
+    /// The time after which it stops sending; `None` where a volume or a command stops it.
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Span> {
+        match self.duration {
+            None if self.bytes.is_some() || self.packets.is_some() => None,
+            None => Some(DEFAULT_DURATION),
+            stated => stated.filter(|span| span.0 > 0),
+        }
     }
 
     /// Sets options of the IP layer; no effect if the transport has none.

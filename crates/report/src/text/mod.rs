@@ -13,7 +13,7 @@ pub use wrap::hanging;
 use weir_model::counted;
 use weir_model::names::HostKind;
 use weir_model::plan::{Direction, Server, TransportName};
-use weir_model::units::{BitRate, RateLimit, SendRate, Span};
+use weir_model::units::{BitRate, RateLimit, SendRate};
 use weir_model::warning::{Severity, Warning};
 
 use crate::meta::{FlowMeta, Start};
@@ -192,9 +192,9 @@ fn length(start: &Start) -> String {
     let mut limits: Vec<String> = plan
         .connections
         .iter()
-        .map(|c| match (c.duration, c.bytes, c.packets) {
-            (_, Some(bytes), _) => counted(bytes.0, "byte"),
-            (_, _, Some(packets)) => {
+        .map(|c| match (c.bytes, c.packets, c.time_limit()) {
+            (Some(bytes), ..) => counted(bytes.0, "byte"),
+            (_, Some(packets), _) => {
                 // -k counts writes of a stream.
                 let units = match c.shape.has_transactions() {
                     true if c.shape.has_volumes() => "transfers",
@@ -203,9 +203,7 @@ fn length(start: &Start) -> String {
                 };
                 counted(packets, units.trim_end_matches('s'))
             }
-            (Some(Span(0)), ..) => "until stopped".into(),
-            (Some(d), ..) => d.to_string(),
-            _ => "10s".into(),
+            (.., limit) => limit.map_or("until stopped".into(), |limit| limit.to_string()),
         })
         .collect();
     limits.dedup();
