@@ -147,9 +147,8 @@ impl Connection {
                 let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
                 let with = TransportName::with_option(field);
                 let names = crate::phrases::one_of(with.iter().map(|name| name.label()));
-                let accepted =
-                    format!("`{field}` belongs to transport {names}; this connection is {own}");
-                (field.clone(), format!("{value} with transport {own}"), accepted)
+                let given = format!("{value} with transport {own}");
+                (field.clone(), given, format!("transport {names}"))
             })
     }
 }
