@@ -89,13 +89,17 @@ fn understood(args: &CtlArgs, socket: &Path, line: &str) -> Result<String, CliEr
     }
 }
 
-/// A line for each connection: its number, name and state.
+/// A line for each connection: its number, name and state, and the rate that was set.
 fn as_text(answer: &Value) -> String {
     let flows = answer.get("flows").and_then(Value::as_array);
     let lines = flows.into_iter().flatten().map(|flow| {
         let text = |key: &str| clean(flow.get(key).and_then(Value::as_str).unwrap_or("?"));
         let id = flow.get("id").and_then(Value::as_u64).unwrap_or(0);
-        format!("[{id:>3}] {}: {}\n", text("name"), text("state"))
+        let rate = flow.get("rate").and_then(Value::as_str).map(|rate| match rate {
+            "0" => ", now unlimited".into(),
+            rate => format!(", now {}", clean(rate)),
+        });
+        format!("[{id:>3}] {}: {}{}\n", text("name"), text("state"), rate.unwrap_or_default())
     });
     let lines: String = lines.collect();
     if lines.is_empty() { "done\n".into() } else { lines }
@@ -162,6 +166,10 @@ mod tests {
         assert_eq!(of(&args, "{\"ok\":true}\n").unwrap(), "done\n");
         let state = r#"{"ok":true,"flows":[{"id":1,"name":"voice","state":"started"},{"id":12,"name":"a\u001bb","state":"finished"}]}"#;
         assert_eq!(of(&args, state).unwrap(), "[  1] voice: started\n[ 12] a\u{fffd}b: finished\n");
+        let changed = r#"{"ok":true,"flows":[{"id":1,"name":"v","state":"started","rate":"10M"},{"id":2,"name":"w","state":"started","rate":"0"},{"id":3,"name":"x","state":"finished"}]}"#;
+        let said = of(&args, changed).unwrap();
+        let rates: Vec<&str> = said.lines().map(|l| l.rsplit(' ').next().unwrap()).collect();
+        assert_eq!(rates, ["10M", "unlimited", "finished"]);
         let error = of(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
         assert_eq!(
             (error.exit_code(), error.to_string().as_str()),

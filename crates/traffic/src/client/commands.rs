@@ -63,6 +63,9 @@ pub(super) struct NamedFlow {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) state: FlowState,
+    /// The rate at which it sends from now on, after the verb `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<SendRate>,
 }
 
 /// The answer.

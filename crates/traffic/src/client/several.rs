@@ -289,6 +289,7 @@ impl Whole {
                     Some(FlowState::Failed) => FlowState::Failed,
                     _ => FlowState::Finished,
                 },
+                rate: None,
             });
             waiting.push((receiver, part.flows.clone(), ended.collect::<Vec<_>>()));
         }

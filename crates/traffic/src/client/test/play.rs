@@ -432,6 +432,7 @@ impl Test<'_> {
             return unknown(request, self.specs.iter());
         }
         let now = self.engine.clock().monotonic_ns();
+        let is_rate = request.verb == "rate";
         if request.verb == "stop" {
             self.note_stopped(&named);
         }
@@ -498,7 +499,12 @@ impl Test<'_> {
             ok: true,
             flows: named
                 .iter()
-                .map(|s| NamedFlow { id: s.id, name: s.name.clone(), state: self.state(s.id) })
+                .map(|s| NamedFlow {
+                    id: s.id,
+                    name: s.name.clone(),
+                    state: self.state(s.id),
+                    rate: request.rate.filter(|_| is_rate && !self.sends_no_more(s.id)),
+                })
                 .collect(),
             error: None,
         }
