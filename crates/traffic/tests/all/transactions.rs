@@ -270,6 +270,33 @@ fn connections_of_transactions_are_the_clients_own_and_bring_a_request() {
 }
 
 #[test]
+fn a_connection_whose_response_is_not_read_ends_before_its_session() {
+    let limits = Limits { hello_seconds: 1, ..Limits::default() };
+    let server = Server::start(ServerConfig { limits, ..ServerConfig::default() });
+    let connection = Connection {
+        request: Some(ByteSize(4)),
+        // More than the buffers of both sockets hold.
+        response: Some(ByteSize(16 << 20)),
+        duration: Some(Span(0)),
+        packets: None,
+        ..transactions(Shape::Crr, TransportName::Tcp, 1)
+    };
+    let (mut raw, opened) = Raw::session(server.address, plan(vec![connection]));
+    let show = || {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&data_preface(&opened, 1).encode()).unwrap();
+        stream
+    };
+    let _flow = show();
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    let mut unread = show();
+    unread.write_all(b"requ").unwrap();
+    until("the connection is closed", || unread.write_all(b"x").is_err());
+    raw.send(&ClientMessage::Probe { t1_ns: 1, reference: false });
+    assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })));
+}
+
+#[test]
 fn more_connections_than_ports_are_refused_before_the_start() {
     let server = Server::start(ServerConfig::default());
     let connection = Connection {

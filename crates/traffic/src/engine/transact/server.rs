@@ -21,7 +21,7 @@ pub(crate) struct Accepted {
     /// Its part of the server's limit of flows, released before the client sees the close.
     pub(crate) _share: Share,
     pub(crate) socket: Arc<dyn StreamSocket>,
-    /// It ends when no part of its request arrives for this long.
+    /// It ends when no part of its request arrives, and none of its response is taken, for this long.
     pub(crate) patience_ns: u64,
 }
 
@@ -33,15 +33,14 @@ pub(super) struct Serving {
     /// Bytes of the response that are still to be written, once the request is complete.
     left: Option<usize>,
     interest: Option<Interest>,
-    /// When a part of the request arrived, or the connection.
+    /// When the connection or a part of the request arrived, or a part of the response was written.
     last_ns: u64,
 }
 
 impl Serving {
-    /// Whether its request, or the rest of it, has been awaited for too long.
+    /// Whether the client has sent and read nothing for too long.
     pub(super) fn is_silent(&self, now_ns: u64) -> bool {
-        let limit = self.last_ns.saturating_add(self.accepted.patience_ns);
-        self.left.is_none() && now_ns >= limit
+        now_ns >= self.last_ns.saturating_add(self.accepted.patience_ns)
     }
 }
 
@@ -232,7 +231,10 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
             break None;
         }
         match socket.send(pool.at(0, (*left).min(WRITE_BYTES))) {
-            Ok(sent) => *left -= sent,
+            Ok(sent) => {
+                *left -= sent;
+                serving.last_ns = context.clock.monotonic_ns();
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Some(Interest::WRITE),
             Err(_) => break None,
         }
