@@ -200,7 +200,10 @@ impl Transferring {
     /// A transfer starts. Returns when its user meant to start it, if users do.
     pub(crate) fn started(&mut self, number: u64, now_ns: u64, is_counted: bool) -> Option<u64> {
         self.advance(now_ns);
-        self.since_ns.get_or_insert(now_ns);
+        if is_counted && self.started == 0 {
+            // Transfers that were started before, in an omitted start, still count as concurrent.
+            (self.since_ns, self.load, self.most_running) = (Some(now_ns), 0, 0);
+        }
         self.started += u64::from(is_counted);
         let ready = self.ready.as_mut().and_then(BinaryHeap::pop).map(|Reverse(ready)| ready);
         let object = self.pages.as_mut().map(|pages| {

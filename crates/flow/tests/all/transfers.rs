@@ -35,8 +35,20 @@ fn run(
     spec: &FlowSpec,
     takes: impl Fn(u64, u64) -> Option<u64>,
 ) -> (Transactions, Transfers, Vec<Started>) {
-    let mut state = Transacting::new(spec, 0, TIMEOUT);
-    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    let (t, started) = run_with_omitted_start(spec, 0, takes);
+    let transfers = t.transfers.clone().unwrap();
+    assert_eq!(transfers.started, started.len() as u64);
+    (t, transfers, started)
+}
+
+/// The same with an omitted start of `omit_ns`.
+fn run_with_omitted_start(
+    spec: &FlowSpec,
+    omit_ns: u64,
+    takes: impl Fn(u64, u64) -> Option<u64>,
+) -> (Transactions, Vec<Started>) {
+    let mut state = Transacting::new(spec, omit_ns, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns });
     let (mut now, mut started) = (START - MS, vec![]);
     // Ends by time, then number.
     let mut running: BTreeMap<(u64, u64), u64> = BTreeMap::new();
@@ -152,6 +164,33 @@ fn users_pause_between_their_transfers() {
     // Of the class from 100 kB on.
     assert_eq!(transfers.classes[2].completed, 30);
     assert_eq!(transfers.classes[2].completion_time.as_ref().unwrap().max_seconds, 0.1);
+}
+
+#[test]
+fn the_pauses_of_users_have_the_mean_of_their_clamped_law() {
+    let users = Connection {
+        outstanding: Some(100),
+        pause: Some("normal(mean=200ms, deviation=200ms, max=1s)".parse().unwrap()),
+        ..connection("1000")
+    };
+    let (_, transfers, _) = run(&spec(users), by_volume);
+    let draws = transfers.pause_draws.unwrap();
+    assert_eq!((draws.clamp_min_seconds, draws.clamp_max_seconds), (Some(0.0), Some(1.0)));
+    // Without the values below 0, the mean is larger than that of the law.
+    let (law, actual) = (draws.mean_seconds.unwrap(), transfers.mean_pause_seconds.unwrap());
+    assert!(law > 0.21 && (actual / law - 1.0).abs() < 0.05, "{law} {actual}");
+    assert_eq!((transfers.volume_law, transfers.mean_volume_bytes), (None, None));
+}
+
+#[test]
+fn an_omitted_start_is_no_part_of_the_mean_concurrency() {
+    let open = Connection { starts: Some("10ms".parse().unwrap()), ..connection("1000") };
+    // Those of the first second take ten times as long.
+    let takes = |number, _| Some(if number < 90 { 100 * MS } else { 10 * MS });
+    let (t, _) = run_with_omitted_start(&spec(open), SECOND, takes);
+    let transfers = t.transfers.unwrap();
+    assert!((transfers.mean_concurrent.unwrap() - 1.0).abs() < 0.05, "{transfers:?}");
+    assert!(transfers.max_concurrent <= 2, "{transfers:?}");
 }
 
 #[test]

@@ -96,7 +96,8 @@ record! {
         with_loss: Option<u64>,
         /// Maximum number of transfers at the same time.
         max_concurrent: u64,
-        /// Mean number of transfers at the same time, from the first start to the end of the last one.
+        /// Mean number of transfers at the same time, from the first start to the end of the last one. Those that an omitted
+        /// start has left running are counted.
         #[serde(skip_serializing_if = "Option::is_none")]
         mean_concurrent: Option<f64>,
         /// Completed transfers by volume, from the smallest class.
