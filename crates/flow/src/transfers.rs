@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use weir_laws::{DrawPosition, Philox, slot};
-use weir_model::plan::{FlowSpec, MAX_CONCURRENT, SpacingLaw};
+use weir_model::plan::{FlowSpec, MAX_CONCURRENT, Size, Spacing, SpacingLaw};
 use weir_model::record::{Sender, TransferClass, Transfers};
 use weir_stats::DelaySummary;
 
@@ -62,20 +62,46 @@ struct Pauses {
     law: SpacingLaw,
     philox: Philox,
     place: DrawPosition,
+    drawn: Drawn,
 }
 
 impl Pauses {
-    fn after(&mut self, number: u64) -> u64 {
+    fn after(&mut self, number: u64, is_counted: bool) -> u64 {
         let place = DrawPosition { packet: number, ..self.place };
         let factor = self.law.next(&mut place.draws(&self.philox));
-        (self.mean_ns * factor).clamp(0.0, 1e18) as u64
+        let pause = (self.mean_ns * factor).clamp(0.0, 1e18);
+        self.drawn.add(pause, is_counted);
+        pause as u64
+    }
+}
+
+/// The mean of what was drawn.
+#[derive(Debug, Clone, Copy, Default)]
+struct Drawn {
+    count: u64,
+    sum: f64,
+}
+
+impl Drawn {
+    fn add(&mut self, value: f64, is_counted: bool) {
+        if is_counted {
+            self.count += 1;
+            self.sum += value;
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
     }
 }
 
 /// The transfers of a flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Transferring {
+    /// The laws of volumes and pauses, if they vary.
+    laws: (Option<Size>, Option<Spacing>),
     volumes: Sizes,
+    drawn_volumes: Drawn,
     pauses: Option<Pauses>,
     /// The next transfers of users; `None` if starts are scheduled.
     ready: Option<BinaryHeap<Reverse<Ready>>>,
@@ -124,9 +150,15 @@ impl Transferring {
                 law: law.start(),
                 philox: Philox::new(spec.seed.0),
                 place: place(&spec.name, connection.direction, slot::PAUSE),
+                drawn: Drawn::default(),
             })
         });
         Some(Transferring {
+            laws: (
+                Some(volume.clone()).filter(|law| !law.is_constant()),
+                connection.pause.clone().filter(|law| !law.is_constant()),
+            ),
+            drawn_volumes: Drawn::default(),
             volumes: Sizes::new(volume, spec.seed, &spec.name, connection.direction),
             pauses,
             ready: (!spec.is_paced()).then(BinaryHeap::new),
@@ -210,6 +242,9 @@ impl Transferring {
             let page = ready.and_then(|ready| ready.page);
             pages.started(page, now_ns, is_counted)
         });
+        if object.is_none_or(|object| !object.is_first) {
+            self.drawn_volumes.add(self.volumes.at(number) as f64, is_counted);
+        }
         let running =
             Running { moved: 0, last_ns: now_ns, is_set_up: false, object, arrived: None };
         self.running.insert(number, running);
@@ -248,7 +283,8 @@ impl Transferring {
         let object = running.and_then(|running| running.object);
         // A page of which an object is unfinished remains open, and is counted at the end.
         if how != Closed::Unfinished {
-            self.continue_user(number, object, how == Closed::Failed, now_ns);
+            let has_failed = how == Closed::Failed;
+            self.continue_user(number, object, has_failed, now_ns, is_counted);
         }
         match how {
             _ if !is_counted => {}
@@ -278,6 +314,7 @@ impl Transferring {
         object: Option<Object>,
         has_failed: bool,
         now_ns: u64,
+        is_counted: bool,
     ) {
         let next = match (&mut self.pages, object) {
             (Some(pages), Some(object)) => match pages.closed(object, has_failed, now_ns) {
@@ -293,7 +330,8 @@ impl Transferring {
                 ready.extend((0..count).map(|_| Reverse(object)));
             }
             Next::PageEnded { page } => {
-                let pause = self.pauses.as_mut().map_or(0, |pauses| pauses.after(page));
+                let pauses = self.pauses.as_mut();
+                let pause = pauses.map_or(0, |pauses| pauses.after(page, is_counted));
                 ready.push(Reverse(Ready { at_ns: now_ns.saturating_add(pause), page: None }));
             }
         }
@@ -362,7 +400,16 @@ impl Transferring {
             completion_time: delay_record(times, None),
         };
         let per_second = |bytes: u64| (seconds > 0.0).then(|| 8.0 * bytes as f64 / seconds);
+        let (volume, pause) = (self.laws.0.as_ref(), self.laws.1.as_ref());
+        let mean_volume = || self.drawn_volumes.mean();
+        let mean_pause = || self.pauses.as_ref().and_then(|pauses| pauses.drawn.mean());
         Transfers {
+            volume_law: volume.cloned(),
+            volume_draws: volume.map(Into::into),
+            mean_volume_bytes: volume.and_then(|_| mean_volume()),
+            pause_law: pause.cloned(),
+            pause_draws: pause.map(Into::into),
+            mean_pause_seconds: pause.and_then(|_| mean_pause()).map(|ns| ns / 1e9),
             completed_bytes: self.completed_bytes,
             goodput_bits_per_second: per_second(self.completed_bytes),
             asked_starts_per_second: sender.asked_packets_per_second,

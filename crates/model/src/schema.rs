@@ -327,8 +327,8 @@ mod tests {
         "verdict",
         "name",
     ];
-    /// Fields that identify a flow.
-    const IDENTITY: [&str; 12] = [
+    /// Fields that identify a flow or its transfers.
+    const IDENTITY: [&str; 14] = [
         "id",
         "name",
         "host",
@@ -341,6 +341,8 @@ mod tests {
         "payload_bytes",
         "payload_law",
         "spacing_law",
+        "volume_law",
+        "pause_law",
     ];
 
     /// Collects the fields of all objects of a schema, as pairs of the object's key and the field.
@@ -357,7 +359,8 @@ mod tests {
         }
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             let is_other = key.is_empty() && NOT_MEASURED.contains(&name.as_str());
-            if is_other || key == "flows" && IDENTITY.contains(&name.as_str()) {
+            let is_identified = ["flows", "transfers"].contains(&key);
+            if is_other || is_identified && IDENTITY.contains(&name.as_str()) {
                 continue;
             }
             let mut below = BTreeSet::new();

@@ -11,10 +11,10 @@ mod voice;
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Direction, Family, FlowSpec, Plan};
+use weir_model::plan::{Direction, Family, FlowSpec, Plan, Spacing};
 use weir_model::record::{
-    ClockRelation, CpuUse, Flow, Latency, RUN_SCHEMA, Receiver, Record, Sender, Status, TimeSource,
-    Totals,
+    ClockRelation, CpuUse, Flow, Latency, RUN_SCHEMA, Receiver, Record, Sender, Status, TimeDraws,
+    TimeSource, Totals,
 };
 use weir_model::report::{EndReport, FlowReport};
 
@@ -169,6 +169,8 @@ fn flow(
     if spec.connection.direction == Direction::Reverse {
         std::mem::swap(&mut source, &mut destination);
     }
+    let varying_size = Some(&spec.size).filter(|size| !size.is_constant());
+    let varying_spacing = Some(spec.connection.intervals()).filter(|law| !law.is_constant());
     let mut out = Flow {
         id: spec.id,
         name: spec.name.clone(),
@@ -180,8 +182,10 @@ fn flow(
         source,
         destination,
         payload_bytes: spec.payload_bytes(),
-        payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
-        spacing_law: Some(spec.connection.intervals().clone()).filter(|law| !law.is_constant()),
+        payload_draws: varying_size.map(Into::into),
+        spacing_draws: varying_spacing.map(|law| spacing_draws(law, spec, sender)),
+        payload_law: varying_size.cloned(),
+        spacing_law: varying_spacing.cloned(),
         sender: sender.and_then(|s| s.sender.clone()),
         receiver: receiver.and_then(|r| r.receiver.clone()),
         transactions: near.and_then(|n| n.transactions.clone()),
@@ -213,6 +217,15 @@ fn flow(
         rate_over_sending(sent, received);
     }
     out
+}
+
+/// What the law of a flow's intervals gives.
+fn spacing_draws(law: &Spacing, spec: &FlowSpec, sender: Option<&FlowReport>) -> TimeDraws {
+    let is_changed = spec.connection.rate_schedule.is_some()
+        || sender.and_then(|s| s.sender.as_ref()).is_some_and(|s| !s.rate_changes.is_empty());
+    let draws = TimeDraws::from(law);
+    let by_rate = spec.packets_per_second().map(|rate| 1.0 / rate);
+    TimeDraws { mean_seconds: draws.mean_seconds.or(by_rate).filter(|_| !is_changed), ..draws }
 }
 
 /// Fills in an end without a final report, from its reports during the test.

@@ -86,10 +86,10 @@ fn run_with_omitted_start(
     state.finish(now);
     let sender = state.sending.report("request", None);
     let t = state.report(&sender);
-    assert_eq!(sender.packets, started.len() as u64);
-    let transfers = t.transfers.clone().unwrap();
+    let transfers = t.transfers.as_ref().unwrap();
+    assert_eq!(sender.packets, transfers.started);
     assert_eq!(transfers.started, t.completed + t.failed + transfers.unfinished);
-    (t, transfers, started)
+    (t, started)
 }
 
 /// 1 MB/s.
@@ -136,6 +136,12 @@ fn volumes_are_those_of_their_numbers_in_each_run_and_direction_by_itself() {
     let volumes = |connection: &Connection| -> Vec<u64> {
         run(&spec(connection.clone()), by_volume).2.iter().map(|(_, volume)| *volume).collect()
     };
+    let (_, transfers, started) = run(&spec(open.clone()), by_volume);
+    let mean = started.iter().map(|(_, v)| *v as f64).sum::<f64>() / started.len() as f64;
+    assert!((transfers.mean_volume_bytes.unwrap() / mean - 1.0).abs() < 1e-9, "{transfers:?}");
+    let draws = transfers.volume_draws.unwrap();
+    assert_eq!((draws.clamp_min_bytes, draws.clamp_max_bytes), (None, Some(1 << 20)));
+    assert!((draws.mean_bytes / mean - 1.0).abs() < 0.3, "{draws:?} {mean}");
     let first = volumes(&open);
     assert!(first.iter().all(|v| (2048..=1 << 20).contains(v)));
     assert_eq!(volumes(&open), first);

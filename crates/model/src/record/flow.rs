@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Crossing, Echo, ReceivedFile, Transactions};
+use crate::law::distribution::Clamp;
 use crate::plan::{self, Direction, Family, Size, TransportName, VoiceCodec};
 use crate::units::SendRate;
 
@@ -42,6 +43,12 @@ record! {
         /// The law of the intervals between packets, if they vary by a law.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing_law: Option<plan::Spacing>,
+        /// What the law of payload sizes gives.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload_draws: Option<SizeDraws>,
+        /// What the law of the intervals gives.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spacing_draws: Option<TimeDraws>,
         /// The sending side.
         #[serde(skip_serializing_if = "Option::is_none")]
         sender: Option<Sender>,
@@ -75,6 +82,61 @@ record! {
         /// Time from connect to established.
         #[serde(skip_serializing_if = "Option::is_none")]
         connect_seconds: Option<f64>,
+    }
+}
+
+record! {
+    /// What a law of sizes gives. The actual mean is beside it in the results: it differs by chance.
+    SizeDraws {
+        /// Mean of the law, after clamping.
+        mean_bytes: f64,
+        /// Smaller draws become this. Absent if none is smaller. Of a mixture: the smallest such bound of its parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clamp_min_bytes: Option<u64>,
+        /// Larger draws become this. Absent if none is larger. Of a mixture: the largest such bound of its parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clamp_max_bytes: Option<u64>,
+    }
+}
+
+impl From<&Size> for SizeDraws {
+    fn from(law: &Size) -> Self {
+        // Bounds are whole bytes.
+        let Clamp { min, max } = law.clamp();
+        SizeDraws {
+            mean_bytes: law.moments().mean_bytes,
+            clamp_min_bytes: min.map(|bytes| bytes as u64),
+            clamp_max_bytes: max.map(|bytes| bytes as u64),
+        }
+    }
+}
+
+record! {
+    /// What a law of times gives. The actual mean is beside it in the results: it differs by chance.
+    TimeDraws {
+        /// Mean of the law, after clamping, or by the rate that determines it. Absent if the rate was changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_seconds: Option<f64>,
+        /// Smaller draws become this. Absent if none is smaller. Of a mixture and of phases: the smallest such bound of their
+        /// parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clamp_min_seconds: Option<f64>,
+        /// Larger draws become this. Absent if none is larger. Of a mixture and of phases: the largest such bound of their
+        /// parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clamp_max_seconds: Option<f64>,
+    }
+}
+
+impl From<&plan::Spacing> for TimeDraws {
+    fn from(law: &plan::Spacing) -> Self {
+        let seconds = |ns: f64| ns / 1e9;
+        let Clamp { min, max } = law.clamp();
+        TimeDraws {
+            mean_seconds: law.moments().mean_ns.map(seconds),
+            clamp_min_seconds: min.map(seconds),
+            clamp_max_seconds: max.map(seconds),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub use demand::{ServiceDemand, Side};
 pub use echo::Echo;
 pub use flow::{
     Delay, DelayVariation, EcnCounts, Flow, LimitedBy, Membership, PathDelaySource, RateChange,
-    Receiver, Sender, Spacing, Tcp, TcpSample, Voice,
+    Receiver, Sender, SizeDraws, Spacing, Tcp, TcpSample, TimeDraws, Voice,
 };
 pub use host::{
     Build, CalibrationRef, ClockRelation, CoreUse, CpuEnd, CpuFacts, CpuUse, Host, Interface,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Delay;
-use crate::plan::Shape;
+use super::{Delay, SizeDraws, TimeDraws};
+use crate::plan::{Shape, Size, Spacing};
 
 record! {
     /// Transactions of a flow, measured by the client. Those whose request was sent in an omitted start are left out.
@@ -83,6 +83,24 @@ record! {
         /// Starts per second that the plan states; absent where users start transfers one after the other.
         #[serde(skip_serializing_if = "Option::is_none")]
         asked_starts_per_second: Option<f64>,
+        /// The law of volumes, if they vary. Of pages: that of all objects but the first.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        volume_law: Option<Size>,
+        /// What this law gives.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        volume_draws: Option<SizeDraws>,
+        /// Actual mean volume of the transfers of this law that were started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_volume_bytes: Option<f64>,
+        /// The law of the users' pauses, if they vary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pause_law: Option<Spacing>,
+        /// What this law gives.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pause_draws: Option<TimeDraws>,
+        /// Actual mean of the pauses that were started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_pause_seconds: Option<f64>,
         /// Transfers that were started.
         started: u64,
         /// Transfers that were due while the maximum number of concurrent ones was running, and were not started.

@@ -275,6 +275,7 @@ fn results(record: &Record) -> Section {
     }
     blocks.extend(tables::transactions(record).map(Block::Grid));
     blocks.extend(tables::tcp(record).map(Block::Grid));
+    blocks.extend(tables::laws(record).map(Block::Grid));
     blocks.extend(tables::pacing(record).map(Block::Grid));
     blocks.extend(tables::link_usage(record).map(Block::Grid));
     let absent = phrases::not_measured(record);

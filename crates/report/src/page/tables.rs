@@ -341,6 +341,50 @@ pub(super) fn voice(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
+/// The laws of payload sizes and intervals, or of the volumes and pauses of transfers: their bounds and mean, and the actual mean.
+pub(super) fn laws(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Laws of sizes and times, clamped to their bounds", record.flows.len()),
+        flow_columns().into_iter().chain([
+            Column::text("Law of sizes"),
+            figures("At least", Bytes).group("size"),
+            figures("At most", Bytes).group("size"),
+            figures("Mean by the law", Bytes).group("size"),
+            figures("Actual mean", Bytes).group("size"),
+            Column::text("Law of intervals"),
+            figures("At least", Seconds).group("interval"),
+            figures("At most", Seconds).group("interval"),
+            figures("Mean by the law", Seconds).group("interval"),
+            figures("Actual mean", Seconds).group("interval"),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let (s, t) =
+            (f.sender.as_ref(), f.transactions.as_ref().and_then(|t| t.transfers.as_ref()));
+        let size_law = f.payload_law.as_ref().or_else(|| t?.volume_law.as_ref());
+        let sizes = f.payload_draws.as_ref().or_else(|| t?.volume_draws.as_ref());
+        let time_law = f.spacing_law.as_ref().or_else(|| t?.pause_law.as_ref());
+        let times = f.spacing_draws.as_ref().or_else(|| t?.pause_draws.as_ref());
+        if size_law.is_none() && time_law.is_none() {
+            continue;
+        }
+        let law = |law: Option<String>| Cell::code(law.as_deref().unwrap_or(""));
+        grid.row(flow_head(f).into_iter().chain([
+            law(size_law.map(ToString::to_string)),
+            sizes.and_then(|d| d.clamp_min_bytes).into(),
+            sizes.and_then(|d| d.clamp_max_bytes).into(),
+            sizes.map(|d| d.mean_bytes).into(),
+            s.and_then(|s| s.mean_payload_bytes).or_else(|| t?.mean_volume_bytes).into(),
+            law(time_law.map(ToString::to_string)),
+            times.and_then(|d| d.clamp_min_seconds).into(),
+            times.and_then(|d| d.clamp_max_seconds).into(),
+            times.and_then(|d| d.mean_seconds).into(),
+            s.and_then(|s| s.mean_spacing_seconds).or_else(|| t?.mean_pause_seconds).into(),
+        ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
 /// Pacing of each flow: intended and sent.
 pub(super) fn pacing(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(

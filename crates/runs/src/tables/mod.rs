@@ -221,6 +221,8 @@ impl<W: Write> Table<W> {
         self.put("flow_payload_bytes", &flow.payload_bytes);
         self.put("flow_payload_law", &flow.payload_law);
         self.put("flow_spacing_law", &flow.spacing_law);
+        self.put("flow_payload_draws", &flow.payload_draws);
+        self.put("flow_spacing_draws", &flow.spacing_draws);
         self.put("flow_connect_seconds", &flow.connect_seconds);
     }
 

@@ -2103,11 +2103,6 @@ export interface components {
              */
             tos?: number | null;
             /**
-             * Rate of a transfer
-             * @description Rate at which the datagrams of each transfer are sent, payload bit/s, 1k to 1T; with transport `udp` only. Absent: 1M.
-             */
-            transfer_rate?: components["schemas"]["BitRate"] | null;
-            /**
              * @description Transport protocol.
              * @default tcp
              */
@@ -4306,6 +4301,8 @@ export interface components {
              * @default 0
              */
             payload_bytes: number;
+            /** @description What the law of payload sizes gives. */
+            payload_draws?: components["schemas"]["SizeDraws"] | null;
             /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The file in which the server stored what it received, if the plan asked for it. */
@@ -4321,6 +4318,8 @@ export interface components {
              * @default
              */
             source: string;
+            /** @description What the law of the intervals gives. */
+            spacing_draws?: components["schemas"]["TimeDraws"] | null;
             /** @description The law of the intervals between packets, if they vary by a law. */
             spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /** @description TCP information of the sending side. */
@@ -7347,7 +7346,8 @@ export interface components {
             id: string;
             /**
              * Format: double
-             * @description Lost / sent over all flows that report it; absent if the report of an end is missing.
+             * @description Lost / sent over all flows that report it; absent if the report of an end is missing. Of a test of ICMP echo:
+             *     requests without a reply / requests.
              */
             loss_ratio?: number | null;
             /**
@@ -8074,6 +8074,25 @@ export interface components {
              * @example 20ms
              */
             min: components["schemas"]["Span"];
+        };
+        /** @description What a law of sizes gives. The actual mean is beside it in the results: it differs by chance. */
+        SizeDraws: {
+            /**
+             * Format: uint64
+             * @description Larger draws become this. Absent if none is larger. Of a mixture: the largest such bound of its parts.
+             */
+            clamp_max_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Smaller draws become this. Absent if none is smaller. Of a mixture: the smallest such bound of its parts.
+             */
+            clamp_min_bytes?: number | null;
+            /**
+             * Format: double
+             * @description Mean of the law, after clamping.
+             * @default 0
+             */
+            mean_bytes: number;
         };
         /**
          * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
@@ -9175,6 +9194,26 @@ export interface components {
              */
             spin?: components["schemas"]["Span"] | null;
         };
+        /** @description What a law of times gives. The actual mean is beside it in the results: it differs by chance. */
+        TimeDraws: {
+            /**
+             * Format: double
+             * @description Larger draws become this. Absent if none is larger. Of a mixture and of phases: the largest such bound of their
+             *     parts.
+             */
+            clamp_max_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Smaller draws become this. Absent if none is smaller. Of a mixture and of phases: the smallest such bound of their
+             *     parts.
+             */
+            clamp_min_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Mean of the law, after clamping, or by the rate that determines it. Absent if the rate was changed.
+             */
+            mean_seconds?: number | null;
+        };
         /** @description Sources of timestamps. */
         TimeSource: {
             /**
@@ -9434,7 +9473,7 @@ export interface components {
             classes: components["schemas"]["TransferClass"][];
             /**
              * Format: uint64
-             * @description Volume of the completed transfers, bytes; of datagrams, what arrived of it.
+             * @description Volume of the completed transfers, bytes.
              * @default 0
              */
             completed_bytes: number;
@@ -9451,9 +9490,20 @@ export interface components {
             max_concurrent: number;
             /**
              * Format: double
-             * @description Mean number of transfers at the same time, from the first start to the end of the last one.
+             * @description Mean number of transfers at the same time, from the first start to the end of the last one. Those that an omitted
+             *     start has left running are counted.
              */
             mean_concurrent?: number | null;
+            /**
+             * Format: double
+             * @description Actual mean of the pauses that were started.
+             */
+            mean_pause_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Actual mean volume of the transfers of this law that were started.
+             */
+            mean_volume_bytes?: number | null;
             /**
              * Format: uint64
              * @description Transfers that were due while the maximum number of concurrent ones was running, and were not started.
@@ -9462,6 +9512,10 @@ export interface components {
             not_started: number;
             /** @description Pages, if users load these: the transfers are their objects. */
             pages?: components["schemas"]["Pages"] | null;
+            /** @description What this law gives. */
+            pause_draws?: components["schemas"]["TimeDraws"] | null;
+            /** @description The law of the users' pauses, if they vary. */
+            pause_law?: components["schemas"]["SpacingLaw"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.
@@ -9480,11 +9534,10 @@ export interface components {
              * @default 0
              */
             unfinished_bytes: number;
-            /**
-             * Format: uint64
-             * @description Completed transfers of which datagrams were lost, where they are sent as datagrams.
-             */
-            with_loss?: number | null;
+            /** @description What this law gives. */
+            volume_draws?: components["schemas"]["SizeDraws"] | null;
+            /** @description The law of volumes, if they vary. Of pages: that of all objects but the first. */
+            volume_law?: components["schemas"]["SizeLaw"] | null;
         };
         /**
          * @description The transport of a connection.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_laws::{Draws, WeightedChoice};
 
-use super::{Distribution, Moments, Prepared, Quantity, Source, as_text, list};
+use super::{Clamp, Distribution, Moments, Prepared, Quantity, Source, as_text, list};
 use crate::ModelError;
 use crate::law::refuse;
 
@@ -80,6 +80,10 @@ impl<Q: Quantity> Distribution for Mixture<Q> {
             choice: WeightedChoice::new(&probabilities),
             moments: moments.zip(probabilities).collect(),
         }
+    }
+
+    fn clamp(&self) -> Clamp {
+        Clamp::outermost(self.parts.iter().map(|(law, _)| Q::part_clamp(law)))
     }
 
     fn prepared(&self) -> &Prepared<Parts<Q>> {

@@ -113,6 +113,10 @@ pub trait Quantity:
     fn part_moments(part: &Self::Choice) -> Option<Moments>;
     /// The number of tables of a law.
     fn tables(law: &Self::Choice) -> usize;
+    /// The bounds of a part of a mixture that its draws can exceed.
+    fn part_clamp(_: &Self::Choice) -> Clamp {
+        Clamp::default()
+    }
 }
 
 /// The methods of [`Quantity`] on parts of a mixture, for a choice of all shared laws.
@@ -186,6 +190,25 @@ impl Moments {
             max: ranges.clone().map(|(_, high, _)| high).fold(0.0, f64::max),
             mean,
             deviation: ranges.map(variance).sum::<f64>().sqrt(),
+        }
+    }
+}
+
+/// The bounds that a law's draws can exceed, and to which they are clamped; in bytes, ns or packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Clamp {
+    /// Smaller draws become this; absent: none is smaller.
+    pub min: Option<f64>,
+    /// Larger draws become this; absent: none is larger.
+    pub max: Option<f64>,
+}
+
+impl Clamp {
+    /// The outermost bounds of several laws.
+    pub(crate) fn outermost(parts: impl Iterator<Item = Clamp> + Clone) -> Self {
+        Clamp {
+            min: parts.clone().filter_map(|part| part.min).reduce(f64::min),
+            max: parts.filter_map(|part| part.max).reduce(f64::max),
         }
     }
 }
@@ -303,11 +326,21 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
             // Unreachable means are refused before a law runs.
             let factor = target.and_then(|mean| factor(&source, low, high, mean)).unwrap_or(1.0);
             let moments = scaled_moments(&source, factor, low, high);
+            let drawn = scaled_moments(&source, factor, f64::NEG_INFINITY, f64::INFINITY);
+            let clamp = Clamp {
+                min: (drawn.min < low).then_some(low),
+                max: (drawn.max > high).then_some(high),
+            };
             // The numeric mean is not exact to more than thousandths of a byte or nanosecond.
             let numeric = || (moments.mean * 1000.0).round() / 1000.0;
             let mean = self.unit_mean().unwrap_or_else(numeric);
-            Arc::new(Started { source, factor, moments: Moments { mean, ..moments } })
+            Arc::new(Started { source, factor, moments: Moments { mean, ..moments }, clamp })
         })
+    }
+
+    /// The bounds that its draws can exceed.
+    fn clamp(&self) -> Clamp {
+        self.started().clamp
     }
 
     /// Whether values above the maximum are possible, which it does not state.
@@ -466,6 +499,7 @@ pub struct Started<S> {
     source: S,
     factor: f64,
     pub(crate) moments: Moments,
+    clamp: Clamp,
 }
 
 impl<S> Default for Prepared<S> {
@@ -695,7 +729,8 @@ use as_text;
 mod tests {
     use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 
-    use crate::plan::Size;
+    use crate::law::distribution::Clamp;
+    use crate::plan::{Size, Spacing};
 
     /// Mean of drawn values, and that of the law.
     fn means(text: &str) -> (f64, f64) {
@@ -711,6 +746,41 @@ mod tests {
         };
         let sum: u64 = (0..VALUES).map(|n| law.at(&mut at(n).draws(&philox))).sum();
         (sum as f64 / VALUES as f64, size.moments().mean_bytes)
+    }
+
+    /// Whether a draw can exceed a bound depends on the law, not on whether the bound is stated.
+    #[test]
+    fn bounds_that_a_draw_can_exceed_are_known() {
+        for (law, min, max) in [
+            ("normal(mean=1000, deviation=600)", Some(32.0), None),
+            ("normal(mean=1000, deviation=600, max=1400)", Some(32.0), Some(1400.0)),
+            ("normal(mean=700, deviation=50, max=1400)", None, None),
+            ("exponential(mean=700, min=64, max=1400, clamped_mean=600)", Some(64.0), Some(1400.0)),
+            ("pareto(shape=3, scale=100)", None, Some(65_507.0)),
+            ("poisson(mean=50)", Some(32.0), None),
+            ("poisson(mean=5000)", None, None),
+            ("64..1400", None, None),
+            ("1400", None, None),
+            (
+                "mixture(normal(mean=300, deviation=200, min=100):1, normal(mean=300, deviation=200, min=50):1)",
+                Some(50.0),
+                None,
+            ),
+        ] {
+            let clamp = law.parse::<Size>().unwrap().clamp();
+            assert_eq!(clamp, Clamp { min, max }, "{law}");
+        }
+        for (law, min, max) in [
+            ("normal(mean=10ms, deviation=5ms)", Some(0.0), None),
+            ("exponential(mean=1ms)", None, None),
+            ("exponential(mean=1h)", None, Some(3.6e12)),
+            // The rate gives its scale, and nothing is clamped.
+            ("exponential", None, None),
+            ("on_off(on=1s, off=normal(mean=1s, deviation=1s), interval=20ms)", Some(0.0), None),
+        ] {
+            let clamp = law.parse::<Spacing>().unwrap().clamp();
+            assert_eq!(clamp, Clamp { min, max }, "{law}");
+        }
     }
 
     #[test]

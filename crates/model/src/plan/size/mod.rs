@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
 use crate::ModelError;
-use crate::law::distribution::{Distribution, Drawn, Moments, Quantity, Source};
+use crate::law::distribution::{Clamp, Distribution, Drawn, Moments, Quantity, Source};
 use crate::law::{Law, Stateless, choice_of_laws, refuse};
 use crate::units::ByteSize;
 
@@ -49,6 +49,11 @@ trait SizeRule {
     fn has_default_minimum(&self) -> bool {
         false
     }
+
+    /// The bounds that its draws can exceed, bytes.
+    fn clamp(&self) -> Clamp {
+        Clamp::default()
+    }
 }
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
@@ -76,6 +81,10 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
 
     fn has_default_minimum(&self) -> bool {
         Distribution::has_default_minimum(self)
+    }
+
+    fn clamp(&self) -> Clamp {
+        Distribution::clamp(self)
     }
 }
 
@@ -131,6 +140,12 @@ impl Size {
     #[must_use]
     pub fn moments(&self) -> SizeMoments {
         self.rule().moments()
+    }
+
+    /// The bounds that its draws can exceed, and to which they are clamped, bytes. Of a mixture: the outermost of its parts.
+    #[must_use]
+    pub(crate) fn clamp(&self) -> Clamp {
+        self.rule().clamp()
     }
 
     /// Whether all packets have the same size.
@@ -282,5 +297,9 @@ impl Quantity for ByteSize {
 
     fn tables(law: &Size) -> usize {
         law.tables()
+    }
+
+    fn part_clamp(part: &Size) -> Clamp {
+        part.clamp()
     }
 }

@@ -10,7 +10,7 @@ use weir_laws::Draws;
 
 use super::{Spacing, SpacingLaw};
 use crate::ModelError;
-use crate::law::distribution::{Moments, Quantity};
+use crate::law::distribution::{Clamp, Moments, Quantity};
 use crate::units::Span;
 
 /// Its accepted forms.
@@ -124,6 +124,10 @@ impl Quantity for Interval {
 
     fn tables(law: &Spacing) -> usize {
         law.tables()
+    }
+
+    fn part_clamp(part: &Spacing) -> Clamp {
+        part.clamp()
     }
 
     fn part_moments(part: &Spacing) -> Option<Moments> {

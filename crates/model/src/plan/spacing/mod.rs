@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
 use crate::ModelError;
-use crate::law::distribution::{Distribution, Drawn, Moments, Source};
+use crate::law::distribution::{Clamp, Distribution, Drawn, Moments, Source};
 use crate::law::{Law, Running, choice_of_laws, refuse};
 
 mod interval;
@@ -47,6 +47,11 @@ trait SpacingRule {
     /// Whether it has a mean of its own.
     fn has_mean(&self) -> bool;
 
+    /// The bounds that its draws can exceed, ns.
+    fn clamp(&self) -> Clamp {
+        Clamp::default()
+    }
+
     /// The law of the intervals within a burst, if there are bursts with pauses between them.
     fn within_burst(&self) -> Option<&Spacing> {
         None
@@ -74,6 +79,10 @@ impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
 
     fn has_mean(&self) -> bool {
         self.unit_mean().is_none()
+    }
+
+    fn clamp(&self) -> Clamp {
+        Distribution::clamp(self)
     }
 }
 
@@ -124,6 +133,13 @@ impl Spacing {
     #[must_use]
     pub fn moments(&self) -> SpacingMoments {
         self.rule().moments()
+    }
+
+    /// The bounds that its draws can exceed, and to which they are clamped, ns. Of a mixture and of ON and OFF phases: the
+    /// outermost of its parts.
+    #[must_use]
+    pub(crate) fn clamp(&self) -> Clamp {
+        self.rule().clamp()
     }
 
     /// The law of the intervals within a burst; its own without bursts.

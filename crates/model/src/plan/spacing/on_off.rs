@@ -7,7 +7,7 @@ use weir_laws::Draws;
 use super::{Spacing, SpacingLaw, SpacingMoments, SpacingRule};
 use crate::ModelError;
 use crate::law::{Law, Running, refuse};
-use crate::law::distribution::{Moments, Quantity};
+use crate::law::distribution::{Clamp, Moments, Quantity};
 
 /// Phases in which packets are sent and phases without packets, in turn; each phase lasts as its law draws.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -131,6 +131,10 @@ impl SpacingRule for OnOff {
 
     fn is_independent(&self) -> bool {
         false
+    }
+
+    fn clamp(&self) -> Clamp {
+        Clamp::outermost([&self.on, &self.off, &self.interval].into_iter().map(|law| law.clamp()))
     }
 
     fn has_mean(&self) -> bool {
