@@ -144,11 +144,11 @@ test('a refused law is shown next to its field, and is not applied', options, as
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, tolerate: (words) => words.includes('422') });
   const editor = await openLaw(page, /^Loss/);
   await editor.getByLabel('law').selectOption('percentage');
-  await editor.getByLabel('percentage').fill('300');
+  await editor.getByLabel('Random').fill('300');
   await editor.getByText('300; accepted: 0 to 100').waitFor();
-  await comes(() => editor.getByLabel('percentage').getAttribute('aria-invalid'), 'true');
+  await comes(() => editor.getByLabel('Random').getAttribute('aria-invalid'), 'true');
   await lane(page, 'From A to B').getByText('refused').waitFor();
-  await editor.getByLabel('percentage').fill('3');
+  await editor.getByLabel('Random').fill('3');
   await editor.getByText('300; accepted').waitFor({ state: 'detached' });
   site.quiet();
 });

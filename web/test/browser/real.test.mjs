@@ -344,7 +344,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByRole('region', { name: 'Preview' }).getByText('30.00 ms').first().waitFor();
     await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click();
     await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('every_nth');
-    await page.getByRole('region', { name: /, settings/ }).getByLabel('every nth').fill('4');
+    await page.getByRole('region', { name: /, settings/ }).getByLabel('Every n-th packet').fill('4');
     await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText('Applied: all flows changed together.').waitFor();

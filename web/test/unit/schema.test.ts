@@ -61,7 +61,7 @@ describe('fields of the published schemas', () => {
     expect(of(plan, 'Connection', 'mss')).toEqual(['Maximum segment size', 'bytes']);
     expect(of(impair, 'Rate', 'overhead_bytes')).toEqual(['Overhead', 'bytes']);
     expect(of(impair, 'GilbertElliott', 'bad_loss_percentage')).toEqual(['Bad loss', '%']);
-    expect(of(impair, 'Loss', 'percentage')).toEqual(['Percentage', '%']);
+    expect(of(impair, 'Loss', 'percentage')).toEqual(['Random', '%']);
     expect(of(impair, 'Loss', 'gilbert_elliott')).toEqual(['Gilbert-Elliott', '']);
     expect(of(impair, 'Normal', 'mean')).toEqual(['Mean', 's']);
     expect(['', '10', '2.5 ', '10M', '10M/4'].every(lacksUnit)).toBe(true);

@@ -19,11 +19,11 @@ const MAX_COPIES: u8 = 100;
 pub struct Duplicate {
     /// Probability for each packet, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 1)]
+    #[schemars(title = "Random", example = 1)]
     pub percentage: Option<f64>,
     /// Every n-th packet is duplicated, starting with the n-th.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 100)]
+    #[schemars(title = "Every n-th packet", example = 100)]
     pub every_nth: Option<u64>,
     /// Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]

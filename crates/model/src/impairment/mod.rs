@@ -185,11 +185,11 @@ pub struct ImpairFlow {
     pub profile: Option<String>,
     /// Laws from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "A to B")]
     pub a_to_b: Laws,
     /// Laws from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "B to A")]
     pub b_to_a: Laws,
 }
 
@@ -231,11 +231,11 @@ pub struct Other {
     pub profile: Option<String>,
     /// Laws from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "A to B")]
     pub a_to_b: Laws,
     /// Laws from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "B to A")]
     pub b_to_a: Laws,
 }
 
@@ -260,11 +260,11 @@ pub struct Aggregate {
     pub flows: Vec<String>,
     /// Rate and delay from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "A to B")]
     pub a_to_b: Laws,
     /// Rate and delay from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "B to A")]
     pub b_to_a: Laws,
 }
 

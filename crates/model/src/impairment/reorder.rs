@@ -70,11 +70,11 @@ word_serde!(Distance, "packets (3packets) or a time (5ms)", ["3packets", "5ms"])
 pub struct Reorder {
     /// Probability that a packet is selected, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 5)]
+    #[schemars(title = "Random", example = 5)]
     pub percentage: Option<f64>,
     /// Every n-th packet is selected, starting with the n-th.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 20)]
+    #[schemars(title = "Every n-th packet", example = 20)]
     pub every_nth: Option<u64>,
     /// Correlation of the selection of consecutive packets, in percent, 0 to below 100. Only with `percentage`, which stays the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]

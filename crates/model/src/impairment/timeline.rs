@@ -47,11 +47,11 @@ pub struct TimelineChange {
     pub profile: Option<String>,
     /// Laws from A to B. Absent: unchanged.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "A to B")]
     pub a_to_b: Option<Laws>,
     /// Laws from B to A. Absent: unchanged.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    #[schemars(schema_with = "reading::one_way")]
+    #[schemars(schema_with = "reading::one_way", title = "B to A")]
     pub b_to_a: Option<Laws>,
 }
 

@@ -1181,9 +1181,15 @@ export interface components {
         };
         /** @description Consecutive flows that share one rate and queue, and one delay law, in each direction. */
         Aggregate: {
-            /** @description Rate and delay from A to B. */
+            /**
+             * A to B
+             * @description Rate and delay from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Rate and delay from B to A. */
+            /**
+             * B to A
+             * @description Rate and delay from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -1689,7 +1695,10 @@ export interface components {
              */
             source?: string | null;
         };
-        /** @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there. */
+        /**
+         * CoDel
+         * @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there.
+         */
         Codel: {
             /**
              * Mark instead of drop (ECN)
@@ -2799,6 +2808,7 @@ export interface components {
          */
         DscpCondition: string | number;
         /**
+         * DualPI2
          * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
          *     the others is dropped or marked with the square of the probability.
          */
@@ -2863,12 +2873,14 @@ export interface components {
              */
             delay?: components["schemas"]["TimingLaw"] | null;
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is duplicated, starting with the n-th.
              * @example 100
              */
             every_nth?: number | null;
             /**
+             * Random
              * Format: double
              * @description Probability for each packet, in percent.
              * @example 1
@@ -4473,7 +4485,10 @@ export interface components {
              */
             value?: number | null;
         };
-        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+        /**
+         * Four-state Markov chain
+         * @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent.
+         */
         FourState: {
             /**
              * Format: double
@@ -4507,6 +4522,7 @@ export interface components {
             p32_percentage?: number | null;
         };
         /**
+         * FQ-CoDel
          * @description Flows share the rate equally, those with few packets first, and CoDel manages the queue of each. A flow has the addresses, ports and
          *     protocol of its packets.
          */
@@ -4806,9 +4822,15 @@ export interface components {
         Icmpv6TypesCondition: string | number;
         /** @description A flow of the emulator. */
         ImpairFlow: {
-            /** @description Laws from A to B. */
+            /**
+             * A to B
+             * @description Laws from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Laws from B to A. */
+            /**
+             * B to A
+             * @description Laws from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -5569,7 +5591,10 @@ export interface components {
              */
             wire_ratio: number;
         };
-        /** @description Loss of given packets, by their numbers, once or repeatedly. */
+        /**
+         * List of packets
+         * @description Loss of given packets, by their numbers, once or repeatedly.
+         */
         List: {
             /**
              * Format: uint64
@@ -5610,6 +5635,7 @@ export interface components {
         /** @description The slot of loss. Exactly one law is set. */
         Loss: {
             /**
+             * Bit errors
              * Format: double
              * @description Loss by independent bit errors of this ratio, 0 to 1: a frame is lost if any of its bits is wrong.
              * @example 0.000001
@@ -5631,6 +5657,7 @@ export interface components {
              */
             ecn?: boolean;
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is lost, starting with the n-th.
              * @example 100
@@ -5658,6 +5685,7 @@ export interface components {
             /** @description Loss by a recorded pattern. */
             pattern?: components["schemas"]["Pattern"] | null;
             /**
+             * Random
              * Format: double
              * @description Each packet is lost independently with this probability, in percent.
              * @example 1
@@ -5867,9 +5895,15 @@ export interface components {
         OrderPolicy: "allow" | "fifo-release" | "smooth" | "max";
         /** @description What no filter matches. */
         Other: {
-            /** @description Laws from A to B. */
+            /**
+             * A to B
+             * @description Laws from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Laws from B to A. */
+            /**
+             * B to A
+             * @description Laws from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -5982,6 +6016,7 @@ export interface components {
             shape: number;
         };
         /**
+         * Pareto-normal
          * @description A delay with a long upper tail: one quarter of normal and three quarters of Pareto shape. netem's `paretonormal`, with the
          *     stated mean and standard deviation.
          */
@@ -6046,7 +6081,10 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /** @description Arriving packets are dropped with a probability that keeps the waiting time near a target. */
+        /**
+         * PIE
+         * @description Arriving packets are dropped with a probability that keeps the waiting time near a target.
+         */
         Pie: {
             /**
              * Format: double
@@ -6593,7 +6631,10 @@ export interface components {
              */
             to: components["schemas"]["Span"];
         };
-        /** @description Bursts that start at random, each with a random number of lost packets. */
+        /**
+         * Random bursts
+         * @description Bursts that start at random, each with a random number of lost packets.
+         */
         RandomBurst: {
             /**
              * Format: uint64
@@ -7126,7 +7167,10 @@ export interface components {
          * @enum {string}
          */
         RecordParts: "all" | "summary";
-        /** @description Arriving packets are dropped with a probability that grows with the average length of the queue. */
+        /**
+         * RED
+         * @description Arriving packets are dropped with a probability that grows with the average length of the queue.
+         */
         Red: {
             /**
              * Mark instead of drop (ECN)
@@ -7194,12 +7238,14 @@ export interface components {
              */
             distance: components["schemas"]["Distance"];
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is selected, starting with the n-th.
              * @example 20
              */
             every_nth?: number | null;
             /**
+             * Random
              * Format: double
              * @description Probability that a packet is selected, in percent.
              * @example 5
@@ -8009,6 +8055,7 @@ export interface components {
          */
         Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
         /**
+         * Shifted Pareto
          * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's
          *     `pareto`, whose tail is not cut.
          */
@@ -9255,14 +9302,20 @@ export interface components {
         };
         /** @description Laws that replace those of a flow at a time. */
         TimelineChange: {
-            /** @description Laws from A to B. Absent: unchanged. */
+            /**
+             * A to B
+             * @description Laws from A to B. Absent: unchanged.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
             /**
              * @description Time since the start of the loop.
              * @default 0s
              */
             at: components["schemas"]["Span"];
-            /** @description Laws from B to A. Absent: unchanged. */
+            /**
+             * B to A
+             * @description Laws from B to A. Absent: unchanged.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.

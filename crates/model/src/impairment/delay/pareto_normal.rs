@@ -15,6 +15,7 @@ use crate::units::Span;
 /// stated mean and standard deviation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Pareto-normal")]
 pub struct ParetoNormal {
     /// Mean delay.
     #[schemars(example = "20ms")]

@@ -18,6 +18,7 @@ const VARIANCE: f64 = 0.75;
 /// `pareto`, whose tail is not cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Shifted Pareto")]
 pub struct ShiftedPareto {
     /// Mean delay.
     #[schemars(example = "20ms")]

@@ -11,7 +11,7 @@ use crate::law::{Deciding, Law, PacketFacts, Words, refuse};
 /// Loss by independent bit errors of this ratio, 0 to 1: a frame is lost if any of its bits is wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(inline, example = 1e-6)]
+#[schemars(inline, title = "Bit errors", example = 1e-6)]
 pub struct BitError(pub f64);
 
 impl Law for BitError {

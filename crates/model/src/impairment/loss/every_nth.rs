@@ -11,7 +11,7 @@ use crate::law::{Law, Running, Words, refuse};
 /// Every n-th packet is lost, starting with the n-th.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(inline, example = 100)]
+#[schemars(inline, title = "Every n-th packet", example = 100)]
 pub struct EveryNth(pub u64);
 
 impl Law for EveryNth {

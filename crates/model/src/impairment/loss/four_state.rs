@@ -15,6 +15,7 @@ use crate::law::{Law, Running, check_percentage, refuse};
 /// Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Four-state Markov chain")]
 pub struct FourState {
     /// From the gap into a burst. With p14 at most 100.
     #[schemars(example = 1)]

@@ -12,6 +12,7 @@ use crate::law::{Law, Running, refuse};
 /// Loss of given packets, by their numbers, once or repeatedly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "List of packets")]
 pub struct List {
     /// Numbers of the lost packets, the first packet is 1.
     #[schemars(example = "3 7 10-20")]

@@ -11,7 +11,7 @@ use crate::law::{Law, Running, Words, check_percentage};
 /// Each packet is lost independently with this probability, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(inline, example = 1)]
+#[schemars(inline, title = "Random", example = 1)]
 pub struct Percentage(pub f64);
 
 impl Law for Percentage {

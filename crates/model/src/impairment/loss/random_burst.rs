@@ -11,6 +11,7 @@ use crate::law::{Law, Running, check_percentage, refuse};
 /// Bursts that start at random, each with a random number of lost packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Random bursts")]
 pub struct RandomBurst {
     /// Probability that a burst starts at a packet outside of bursts, in percent.
     #[schemars(example = 0.5)]

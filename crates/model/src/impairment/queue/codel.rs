@@ -14,6 +14,7 @@ const PACKET_BYTES: u64 = 1518;
 /// Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "CoDel")]
 pub struct Codel {
     /// Waiting time to keep.
     #[serde(default = "target")]

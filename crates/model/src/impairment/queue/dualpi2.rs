@@ -16,6 +16,7 @@ const CLASSIC_SHARE: i64 = 10;
 /// the others is dropped or marked with the square of the probability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "DualPI2")]
 pub struct DualPi2 {
     /// Waiting time of the classic queue to keep.
     #[serde(default = "target")]

@@ -12,6 +12,7 @@ use crate::units::{ByteSize, Span};
 /// protocol of its packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "FQ-CoDel")]
 pub struct FqCodel {
     /// Number of queues, 1 to 65536. Flows whose hash is equal share a queue.
     #[serde(default = "queues")]

@@ -21,6 +21,7 @@ const LEAST: f64 = 1e-12;
 /// Arriving packets are dropped with a probability that keeps the waiting time near a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "PIE")]
 pub struct Pie {
     /// Waiting time to keep.
     #[serde(default = "target")]

@@ -16,6 +16,7 @@ const TYPICAL_BYTES: u64 = 1000;
 /// Arriving packets are dropped with a probability that grows with the average length of the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "RED")]
 pub struct Red {
     /// Average length of the queue in bytes from which packets are dropped.
     #[schemars(example = "30K")]
