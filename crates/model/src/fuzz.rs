@@ -64,6 +64,7 @@ pub fn fuzz_series(data: &[u8]) {
         let changes = &timeline.changes;
         assert!(changes.len() <= MAX_TIMELINE_CHANGES && changes.len() < text.lines().count());
         assert!(changes.iter().all(|change| change.a_to_b.is_some() || change.b_to_a.is_some()));
+        assert_eq!(Timeline::parse(&timeline.to_lines()).as_ref(), Ok(&timeline));
         let config = Impairment { timeline: Some(timeline), ..Impairment::default() };
         assert_eq!(config.check(), Ok(()));
     }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{Impairment, Timeline};
 use weir_model::plan::{Family, Plan};
 use weir_model::units::Seed;
 
@@ -210,15 +210,15 @@ pub(crate) async fn validate(
     PathSegment(what): PathSegment,
     JsonText(document, text): JsonText<Value>,
 ) -> Answer<Validation> {
-    if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
-        return Err(Problem::field("what", what, "plan, impairment, scenario"));
+    if !matches!(what.as_str(), "plan" | "impairment" | "timeline" | "scenario") {
+        return Err(Problem::field("what", what, "plan, impairment, timeline, scenario"));
     }
     let config = app.config.clone();
     heavy(&app, move || Ok(looked_at(&what, &document, &text, &config))).await.map(Json200)
 }
 
-/// Maximum length of a TOML file that is checked.
-const MAX_TOML_BYTES: usize = 512 << 10;
+/// Maximum length of a file that is checked.
+const MAX_FILE_BYTES: usize = 512 << 10;
 
 /// What a check finds in a valid document.
 #[derive(Default)]
@@ -229,12 +229,12 @@ struct Checked {
     notes: Vec<String>,
 }
 
-/// The text of a TOML file that was given as a string.
+/// The text of a file that was given as a string.
 fn file_of(document: &Value) -> Result<Option<&str>, Problem> {
     match document.as_str() {
-        Some(file) if file.len() > MAX_TOML_BYTES => {
+        Some(file) if file.len() > MAX_FILE_BYTES => {
             let given = format!("{} bytes", file.len());
-            Err(Problem::field("", given, "a TOML file of at most 512 KiB"))
+            Err(Problem::field("", given, "a file of at most 512 KiB"))
         }
         file => Ok(file),
     }
@@ -290,6 +290,22 @@ fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
     })
 }
 
+/// A timeline: an object, or a string with the text of a file.
+fn timeline(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
+    let file = file_of(document)?;
+    let timeline = match file {
+        Some(file) => Timeline::parse(file).map_err(|e| Problem::of_model("", &e))?,
+        None => parse::<Timeline>(text)?,
+    };
+    let json = || serde_json::to_value(&timeline);
+    let document = file.map(|_| json()).transpose();
+    Ok(Checked {
+        toml: Some(timeline.to_lines()),
+        document: document.map_err(|e| Problem::internal(e.to_string()))?,
+        ..Checked::default()
+    })
+}
+
 fn looked_at(
     what: &str,
     document: &Value,
@@ -299,6 +315,7 @@ fn looked_at(
     let looked = match what {
         "plan" => plan(document, text),
         "impairment" => impairment(document, text),
+        "timeline" => timeline(document, text),
         _ => super::experiments::looked_at(&String::from_utf8_lossy(text), config)
             .map(|notes| Checked { notes, ..Checked::default() }),
     };
@@ -345,7 +362,7 @@ mod tests {
         // An object is not repeated.
         assert_eq!(checked(document), Ok(None));
         assert!(checked(Value::from(file.replace("1M", "fast"))).is_err());
-        assert!(checked(Value::from("#".repeat(MAX_TOML_BYTES + 1))).is_err());
+        assert!(checked(Value::from("#".repeat(MAX_FILE_BYTES + 1))).is_err());
     }
 
     #[test]
@@ -365,7 +382,7 @@ mod tests {
         assert_eq!(checked(document), Ok(None));
         let wrong = file.replace("dsl", "no such preset");
         assert_eq!(checked(Value::from(wrong)), Err(Some("/flow/0/profile".into())));
-        let long = "#".repeat(MAX_TOML_BYTES + 1);
+        let long = "#".repeat(MAX_FILE_BYTES + 1);
         assert!(checked(Value::from(long)).is_err());
     }
 }

@@ -267,7 +267,7 @@ pub(crate) struct Validation {
     /// The same as TOML, as parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toml: Option<String>,
-    /// The same as JSON, if the text of a TOML file was given.
+    /// The same as JSON, if the text of a file was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<serde_json::Value>,
     /// Laws of an impairment that its flows have from a preset or an aggregate.

@@ -128,6 +128,18 @@ fn a_wrong_value_is_refused_beside_its_field() {
         looked["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"),
         "{looked}"
     );
+    // A timeline alone, from its file: CSV or TOML. The second is that which the first is printed as.
+    let file = |text: &str| {
+        ask(s.address, "POST", "/validate/timeline", &[], Some(&json!(text))).expect(200)
+    };
+    let series = file("time,loss\n0,1%\n10,\n");
+    assert_eq!(series["document"]["change"][1]["at"], "10s");
+    let lines = file(series["toml"].as_str().unwrap());
+    assert_eq!((&lines["document"], &lines["toml"]), (&series["document"], &series["toml"]));
+    let table = &series["document"];
+    let looked = ask(s.address, "POST", "/validate/timeline", &[], Some(table)).expect(200);
+    assert_eq!((&looked["toml"], &looked["document"]), (&series["toml"], &Value::Null));
+    assert_eq!(file("time,loss\n0,101%\n")["valid"], false);
     let looked = ask(s.address, "POST", "/validate/plan", &[], Some(&plan("10M"))).expect(200);
     assert_eq!(
         (&looked["valid"], looked["toml"].as_str().map(|t| t.contains("10M"))),

@@ -66,6 +66,18 @@ impl Column {
     }
 }
 
+/// The lines that are not empty and no comments, with their numbers.
+fn rows(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..)
+        .zip(text.trim_start_matches('\u{feff}').lines())
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+}
+
+/// Whether a text is CSV with a column `time`, and not a document.
+pub(super) fn is_csv(text: &str) -> bool {
+    rows(text).next().is_some_and(|(_, head)| cells(head).next() == Some("time"))
+}
+
 impl Timeline {
     /// A timeline of the packets that no filter matches, from CSV. The first line names the columns: `time` (s, or with its
     /// unit), then terms of laws (`rate`, `delay`, `loss`, …) of both directions, or after `a_to_b.` or `b_to_a.` of one. Each
@@ -77,9 +89,7 @@ impl Timeline {
         if text.len() > MAX_SERIES_BYTES {
             return refused(1, "size", &format!("{} bytes", text.len()), "at most 4M");
         }
-        let mut lines = (1..)
-            .zip(text.trim_start_matches('\u{feff}').lines())
-            .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+        let mut lines = rows(text);
         let (line, head) = lines.next().unwrap_or((1, ""));
         let mut names = cells(head);
         if names.next() != Some("time") {

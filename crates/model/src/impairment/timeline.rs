@@ -1,16 +1,21 @@
 //! Timelines: laws that change at given times, once or in a loop.
 
+use std::fmt::Write as _;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Impairment, Laws, OTHER, reading, refuse};
+use super::{Impairment, Laws, OTHER, reading, refuse, series};
 use crate::ModelError;
+use crate::document;
 use crate::units::Span;
 
 /// Maximum number of changes of a timeline.
 pub const MAX_TIMELINE_CHANGES: usize = 10_000;
 /// Maximum number of changes multiplied by the number of flows.
 const MAX_CHANGED_FLOWS: usize = 1_000_000;
+/// Its field in an impairment.
+const FIELD: &str = "timeline";
 /// Shortest loop at the given speed: each change costs the packet path time.
 const MIN_LOOP_NS: u64 = 10_000_000;
 
@@ -78,6 +83,50 @@ impl Timeline {
     #[must_use]
     pub fn period_ns(&self) -> Option<u64> {
         self.period.map(|period| self.scaled(period))
+    }
+
+    /// A timeline from the text of a file: CSV as [`Timeline::from_csv`] reads it, or TOML or JSON with the fields of a timeline,
+    /// or an impairment with one. What depends on the impairment is checked with it.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] or [`ModelError::Document`] naming the line or the field.
+    pub fn parse(text: &str) -> Result<Self, ModelError> {
+        if series::is_csv(text) {
+            return Self::from_csv(text);
+        }
+        let tree = document::tree(text)?;
+        Ok(document::read(tree.get(FIELD).unwrap_or(&tree))?)
+    }
+
+    /// The fields of the timeline in TOML, with a line for each change and its laws in one line.
+    #[must_use]
+    pub fn to_lines(&self) -> String {
+        let quoted = |text: String| toml::Value::String(text).to_string();
+        let mut out = String::new();
+        if let Some(period) = self.period {
+            let _ = writeln!(out, "loop = {}", quoted(period.to_string()));
+        }
+        if let Some(speed) = self.speed {
+            let _ = writeln!(out, "speed = {speed}");
+        }
+        out += "change = [\n";
+        for TimelineChange { at, flow, profile, a_to_b, b_to_a } in &self.changes {
+            let [there, back] = [a_to_b, b_to_a].map(|laws| laws.as_ref().map(Laws::to_string));
+            let laws = match (there, back) {
+                (Some(there), Some(back)) if there == back => vec![("both", Some(there))],
+                (there, back) => vec![("a_to_b", there), ("b_to_a", back)],
+            };
+            let _ = write!(out, "  {{ at = {}", quoted(at.to_string()));
+            let names = [("flow", flow.clone()), ("profile", profile.clone())];
+            for (field, text) in names.into_iter().chain(laws) {
+                if let Some(text) = text {
+                    let _ = write!(out, ", {field} = {}", quoted(text));
+                }
+            }
+            out += " },\n";
+        }
+        out += "]\n";
+        out
     }
 
     fn check(&self, config: &Impairment) -> Result<(), ModelError> {
@@ -280,6 +329,33 @@ mod tests {
         ] {
             let refusal = crate::Refusal::from(&parsed(text).unwrap_err());
             assert!(refusal.field.as_ref().unwrap().starts_with(field), "{text}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeline_is_read_from_any_file_and_printed_in_lines() {
+        let lines = "loop = \"60s\"\nspeed = 0.5\nchange = [\n  \
+            { at = \"10s\", flow = \"a \\\"b\\\"\", both = \"loss 5%, delay 80ms\" },\n  \
+            { at = \"20s\", profile = \"dsl\", b_to_a = \"none\" },\n]\n";
+        let timeline = Timeline::parse(lines).unwrap();
+        assert_eq!(timeline.changes[0].flow.as_deref(), Some("a \"b\""));
+        assert_eq!(Timeline::parse(&timeline.to_lines()).as_ref(), Ok(&timeline));
+        let config = Impairment { timeline: Some(timeline.clone()), ..Impairment::default() };
+        for text in [
+            serde_json::to_string(&timeline).unwrap(),
+            config.to_toml().unwrap(),
+            format!("[timeline]\n{lines}"),
+        ] {
+            assert_eq!(Timeline::parse(&text).as_ref(), Ok(&timeline), "{text}");
+        }
+        let series = Timeline::parse("# a link\ntime,a_to_b.rate\n0,1M\n2,\n").unwrap();
+        assert_eq!(
+            series.to_lines(),
+            "change = [\n  { at = \"0s\", a_to_b = \"rate 1M\" },\n  { at = \"2s\", a_to_b = \"none\" },\n]\n"
+        );
+        for (text, field) in [("time,x\n", "line 1, column"), ("speed = 1\nhaste = 2", "haste")] {
+            let refusal = crate::Refusal::from(&Timeline::parse(text).unwrap_err());
+            assert_eq!(refusal.field.as_deref(), Some(field), "{text}");
         }
     }
 

@@ -1153,7 +1153,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. A plan or an impairment may also be a string: the text of its file. */
+        /** Checks a plan, an impairment, the timeline of an impairment or a scenario (`plan`, `impairment`, `timeline`, `scenario`) without running it. Except for a scenario, the body may also be a string: the text of the file, of a timeline also CSV. */
         post: operations["validate"];
         delete?: never;
         options?: never;
@@ -9693,7 +9693,7 @@ export interface components {
         };
         /** @description The result of checking a document. */
         Validation: {
-            /** @description The same as JSON, if the text of a TOML file was given. */
+            /** @description The same as JSON, if the text of a file was given. */
             document?: unknown;
             /** @description What is wrong with it. */
             errors: components["schemas"]["FieldError"][];
@@ -11975,7 +11975,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                what: "plan" | "impairment" | "scenario";
+                what: "plan" | "impairment" | "timeline" | "scenario";
             };
             cookie?: never;
         };
