@@ -15,7 +15,7 @@ use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
 use crate::lateness::{LATE_NS, Timing};
 use crate::packet_trace::TraceWriter;
-use crate::report::{LinkReport, PeriodReason};
+use crate::report::{LinkReport, PeriodReason, TriggerReport};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken in one go.
@@ -582,6 +582,11 @@ impl Datapath {
     ) -> Snapshot {
         let waiting = self.waiting_by_flow();
         let flows = self.engine.flows().zip(&self.extras).zip(waiting);
+        let trigger = |number| {
+            let status = self.engine.trigger_status(number, times_ns[1])?;
+            let condition = self.engine.trigger_condition(number, times_ns[1]);
+            Some(TriggerReport::new(status, condition))
+        };
         let flows = flows.map(|((status, extra), waiting)| FlowSnapshot {
             name: status.name.to_owned(),
             active: status.active,
@@ -589,7 +594,7 @@ impl Datapath {
             timing: extra.timing.clone(),
             logged: self.packet_trace.is_some().then_some(!extra.unlogged),
             period: extra.period,
-            trigger: self.engine.trigger_status(status.number, times_ns[1]),
+            trigger: trigger(status.number),
         });
         Snapshot {
             direction: side(self.direction),
@@ -599,6 +604,7 @@ impl Datapath {
             late_packets: self.late_packets,
             link,
             exempt: self.exempt(),
+            timeline: self.engine.timeline_status(times_ns[1]).map(Into::into),
             times_ns,
         }
     }

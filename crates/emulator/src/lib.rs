@@ -78,7 +78,8 @@ pub use remote::{Remote, Watch};
 pub use report::{
     AppliedConfiguration, AskedFigures, CurrentReport, DirectionReport, DropCounts, DropsReport,
     DropsRow, FlowReport, FlowTrigger, ImpairmentReport, LatenessReport, LinkReport,
-    PacketTraceReport, PeriodReason, REPORT_SCHEMA, Realised, Report, TriggerReport,
+    PacketTraceReport, PeriodReason, REPORT_SCHEMA, Realised, Report, TimelineReport,
+    TriggerReport,
 };
 pub use result::EmulatorResult;
 #[cfg(target_os = "linux")]

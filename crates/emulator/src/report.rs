@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weir_impair::TriggerStatus;
-use weir_model::impairment::{Counters, Impairment, Laws, TriggerState};
+use weir_impair::{TimelineStatus, TriggerStatus};
+use weir_model::impairment::{Counters, Impairment, Laws, TriggerCondition, TriggerState};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
@@ -190,17 +190,20 @@ pub struct FlowReport {
 }
 
 /// The trigger of a flow and direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorTrigger")]
 pub struct TriggerReport {
     /// Whether the laws are applied now.
     pub state: TriggerState,
     /// Number of times that the laws have been applied, the current one included.
     pub applications: u64,
+    /// The condition that changes the state next; absent if none will.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<TriggerCondition>,
 }
 
 /// A trigger with its flow, in the answer to `show`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowTrigger {
     /// Name of the flow.
     pub name: String,
@@ -211,10 +214,29 @@ pub struct FlowTrigger {
     pub trigger: TriggerReport,
 }
 
-impl From<TriggerStatus> for TriggerReport {
-    fn from(status: TriggerStatus) -> Self {
+impl TriggerReport {
+    pub(crate) fn new(status: TriggerStatus, condition: Option<&TriggerCondition>) -> Self {
         let TriggerStatus { state, applications } = status;
-        TriggerReport { state, applications }
+        TriggerReport { state, applications, condition: condition.cloned() }
+    }
+}
+
+/// The position of a direction in the timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorTimeline")]
+pub struct TimelineReport {
+    /// Number of loops that have started, the current one included.
+    pub loops: u64,
+    /// Number of changes made in this loop.
+    pub changes: u64,
+    /// Time since the start of this loop, s, multiplied by the speed, and so comparable with the times of the changes.
+    pub position_seconds: f64,
+}
+
+impl From<TimelineStatus> for TimelineReport {
+    fn from(status: TimelineStatus) -> Self {
+        let TimelineStatus { loops, changes, position_ns } = status;
+        TimelineReport { loops, changes: changes as u64, position_seconds: position_ns / 1e9 }
     }
 }
 
@@ -385,6 +407,9 @@ pub struct DirectionReport {
     pub late_packets: u64,
     /// The link's own counters.
     pub link: LinkReport,
+    /// The position in the timeline; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<TimelineReport>,
     /// Its flows; in a [`Report`] they are in `impairment`.
     #[serde(skip)]
     pub flows: Vec<FlowReport>,

@@ -4,14 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_impair::TriggerStatus;
 use weir_model::impairment::{Counters, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
     AskedFigures, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
-    TriggerReport,
+    TimelineReport, TriggerReport,
 };
 
 /// A flow of a direction.
@@ -24,7 +23,7 @@ pub(crate) struct FlowSnapshot {
     /// Whether its verdicts go to the packet trace; absent without one.
     pub(crate) logged: Option<bool>,
     pub(crate) period: Period,
-    pub(crate) trigger: Option<TriggerStatus>,
+    pub(crate) trigger: Option<TriggerReport>,
 }
 
 /// Frames exempt from the laws.
@@ -74,6 +73,7 @@ pub(crate) struct Snapshot {
     pub(crate) late_packets: u64,
     pub(crate) link: LinkReport,
     pub(crate) exempt: ExemptSnapshot,
+    pub(crate) timeline: Option<TimelineReport>,
     /// When the emulator started, and when this was copied.
     pub(crate) times_ns: [u64; 2],
 }
@@ -105,7 +105,15 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
 impl Snapshot {
     pub(crate) fn report(self) -> DirectionReport {
         let Snapshot {
-            direction, config, held_packets, late_packets, link, exempt, times_ns, ..
+            direction,
+            config,
+            held_packets,
+            late_packets,
+            link,
+            exempt,
+            timeline,
+            times_ns,
+            ..
         } = self;
         let [started_ns, now_ns] = times_ns;
         let asked = asked(&config, direction);
@@ -127,7 +135,7 @@ impl Snapshot {
                     realised,
                     lateness: flow.timing.lateness(),
                     logged: flow.logged,
-                    trigger: flow.trigger.map(TriggerReport::from),
+                    trigger: flow.trigger,
                     name: flow.name,
                 }
             })
@@ -147,6 +155,7 @@ impl Snapshot {
             held_packets,
             late_packets,
             link,
+            timeline,
             flows,
         }
     }

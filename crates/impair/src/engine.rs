@@ -18,6 +18,7 @@ use std::sync::Arc;
 use weir_laws::{Direction, DrawPosition, Draws, Philox, slot};
 use weir_model::impairment::{
     Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
+    TriggerCondition,
 };
 use weir_model::plan::Direction as Side;
 
@@ -36,7 +37,7 @@ use crate::role::Role;
 use crate::stages::{
     Arrival, Flow, GROUPS, GroupKind, NextStep, Order, Path, Shared, Step, StepLists,
 };
-use crate::timeline::RunningTimeline;
+use crate::timeline::{RunningTimeline, TimelineStatus};
 use crate::trigger::{Conditions, TriggerStatus};
 use crate::wheel::{Timer, Wheel};
 
@@ -252,11 +253,25 @@ impl Engine {
         self.timeline.as_ref().map(|timeline| timeline.current())
     }
 
+    /// Where the timeline is at a time; `None` without one.
+    #[must_use]
+    pub fn timeline_status(&self, now_ns: u64) -> Option<TimelineStatus> {
+        self.timeline.as_ref().map(|timeline| timeline.status(now_ns))
+    }
+
     /// The trigger of a flow at a time, by the flow's number; `None` if its laws have none.
     #[must_use]
     pub fn trigger_status(&self, number: u32, now_ns: u64) -> Option<TriggerStatus> {
         let trigger = self.flows.get(number as usize)?.trigger.as_ref()?;
         Some(trigger.running.status(now_ns))
+    }
+
+    /// The condition that a flow's trigger waits for at a time, by the flow's number; `None` without a trigger, and if no
+    /// condition will change its state.
+    #[must_use]
+    pub fn trigger_condition(&self, number: u32, now_ns: u64) -> Option<&TriggerCondition> {
+        let trigger = self.flows.get(number as usize)?.trigger.as_ref()?;
+        trigger.running.condition(now_ns)
     }
 
     /// Number of queued packets, copies included.

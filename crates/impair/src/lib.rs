@@ -55,4 +55,5 @@ pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
 pub use prepared::{Names, Prepared, Retired};
 pub use role::Role;
+pub use timeline::TimelineStatus;
 pub use trigger::TriggerStatus;

@@ -4,6 +4,17 @@ use std::sync::Arc;
 
 use weir_model::impairment::Impairment;
 
+/// Where a timeline is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimelineStatus {
+    /// Number of loops that have started, the current one included.
+    pub loops: u64,
+    /// Number of changes made in this loop.
+    pub changes: usize,
+    /// Time since the start of this loop in the times of the configuration, that is multiplied by the speed, ns.
+    pub position_ns: f64,
+}
+
 /// A running timeline of a configuration.
 #[derive(Debug)]
 pub(crate) struct RunningTimeline {
@@ -18,6 +29,8 @@ pub(crate) struct RunningTimeline {
     made: usize,
     /// Start of this loop; `None` until the engine has a time.
     start_ns: Option<u64>,
+    /// Number of loops that have ended.
+    ended: u64,
 }
 
 impl RunningTimeline {
@@ -31,6 +44,7 @@ impl RunningTimeline {
             period_ns: timeline.period_ns(),
             made: 0,
             start_ns: None,
+            ended: 0,
         })
     }
 
@@ -43,7 +57,7 @@ impl RunningTimeline {
     pub(crate) fn resume(&mut self, before: &RunningTimeline) {
         let is_same = self.times_ns == before.times_ns && self.period_ns == before.period_ns;
         if is_same {
-            self.start_ns = before.start_ns;
+            (self.start_ns, self.ended) = (before.start_ns, before.ended);
             for _ in 0..before.made {
                 self.change();
             }
@@ -53,6 +67,17 @@ impl RunningTimeline {
     /// Starts it, unless it has started.
     pub(crate) fn start(&mut self, now_ns: u64) {
         self.start_ns.get_or_insert(now_ns);
+    }
+
+    /// Where it is at a time.
+    pub(crate) fn status(&self, now_ns: u64) -> TimelineStatus {
+        let speed = self.base.timeline.as_ref().and_then(|timeline| timeline.speed).unwrap_or(1.0);
+        let since_ns = self.start_ns.map_or(0, |start| now_ns.saturating_sub(start));
+        TimelineStatus {
+            loops: self.ended + u64::from(self.start_ns.is_some()),
+            changes: self.made,
+            position_ns: since_ns as f64 * speed,
+        }
     }
 
     /// Time of the next change; `u64::MAX` if there is none.
@@ -72,6 +97,7 @@ impl RunningTimeline {
                 // The next loop: `next_ns` is its start.
                 self.start_ns = Some(at_ns);
                 self.made = 0;
+                self.ended += 1;
                 self.current = self.base.clone();
             }
         }
@@ -92,6 +118,7 @@ impl RunningTimeline {
             let loops = now_ns.saturating_sub(start) / period.max(1);
             if loops > 1 {
                 self.start_ns = Some(start + (loops - 1) * period);
+                self.ended += loops - 1;
             }
         }
     }

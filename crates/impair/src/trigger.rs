@@ -128,8 +128,7 @@ impl RunningTrigger {
     /// Starts to wait for the start condition, unless it has before.
     pub(crate) fn arm(&mut self, now_ns: u64) {
         if self.progress.is_none() {
-            let status = TriggerStatus { state: TriggerState::Waiting, applications: 0 };
-            let mut progress = Progress { status, since_ns: now_ns, packets: 0, bytes: 0 };
+            let mut progress = Progress::armed(now_ns);
             if self.trigger.start.is_none() {
                 progress.turn(&self.trigger, now_ns);
             }
@@ -177,17 +176,29 @@ impl RunningTrigger {
 
     /// The state at a time.
     pub(crate) fn status(&self, now_ns: u64) -> TriggerStatus {
-        match self.progress {
-            Some(mut progress) => {
-                progress.pass_time(&self.trigger, now_ns);
-                progress.status
-            }
-            None => TriggerStatus { state: TriggerState::Waiting, applications: 0 },
-        }
+        self.progress_at(now_ns).status
+    }
+
+    /// The condition that it waits for at a time; `None` if none will change its state.
+    pub(crate) fn condition(&self, now_ns: u64) -> Option<&TriggerCondition> {
+        self.progress_at(now_ns).condition(&self.trigger)
+    }
+
+    /// How far it is at a time. Without a time so far, it waits.
+    fn progress_at(&self, now_ns: u64) -> Progress {
+        let mut progress = self.progress.unwrap_or(Progress::armed(now_ns));
+        progress.pass_time(&self.trigger, now_ns);
+        progress
     }
 }
 
 impl Progress {
+    /// That of a trigger that starts to wait.
+    fn armed(now_ns: u64) -> Self {
+        let status = TriggerStatus { state: TriggerState::Waiting, applications: 0 };
+        Self { status, since_ns: now_ns, packets: 0, bytes: 0 }
+    }
+
     /// The condition that it waits for.
     fn condition<'a>(&self, trigger: &'a Trigger) -> Option<&'a TriggerCondition> {
         match self.status.state {

@@ -201,14 +201,14 @@ fn triggers_count_in_each_direction_and_from_the_first_frame() {
     // Frames are 100 µs apart: frame 10 leaves A, and 11 leaves B, with 5 before it in its direction.
     let (numbers, report) = left("loss 100%, trigger after 5packets stop after 2packets");
     assert_eq!(numbers, (0..24).filter(|n| !(10..14).contains(n)).collect::<Vec<_>>());
-    let trigger = report.impairment.flows[1].trigger.unwrap();
+    let trigger = report.impairment.flows[1].trigger.clone().unwrap();
     assert_eq!((trigger.state, trigger.applications), (TriggerState::Done, 1));
     assert_eq!(report.impairment.flows[0].asked_figures, Default::default());
     // Times count from the first frame in both directions: frame 5 arrives at 500 µs.
     let (numbers, report) = left("loss 100%, trigger after 500us stop after 300us rearm");
     let is_out = |n: &u64| (5..8).contains(n) || (13..16).contains(n) || (21..24).contains(n);
     assert_eq!(numbers, (0..24).filter(|n| !is_out(n)).collect::<Vec<_>>());
-    let trigger = report.impairment.flows[0].trigger.unwrap();
+    let trigger = report.impairment.flows[0].trigger.clone().unwrap();
     assert_eq!((trigger.state, trigger.applications), (TriggerState::Applying, 3));
     // In each direction the first frame matches.
     let (numbers, _) = left("loss 100%, trigger match(source=10.0.0.1) stop after 1packet");
@@ -243,5 +243,9 @@ fn a_timeline_counts_from_the_first_frame() {
     let flow = &report.impairment.flows[0];
     assert_eq!((flow.asked.as_str(), flow.current.counters.received_packets), ("none", 2));
     assert!((flow.current.start_seconds - 0.019).abs() < 1e-9, "{}", flow.current.start_seconds);
+    // Frame 23 is from B, and each direction has its own clock: that of its last frame.
+    let position = report.directions[1].timeline.unwrap();
+    assert_eq!((position.loops, position.changes), (3, 0));
+    assert!((position.position_seconds - 0.006).abs() < 1e-9, "{position:?}");
     assert_eq!(run(&replay, &input).0, out);
 }

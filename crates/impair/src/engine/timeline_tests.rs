@@ -139,6 +139,32 @@ fn a_change_arms_a_trigger() {
 }
 
 #[test]
+fn the_position_is_in_the_times_of_the_file() {
+    let at = |engine: &Engine, ms: u64| {
+        let status = engine.timeline_status(ms * MS).unwrap();
+        (status.loops, status.changes, status.position_ns)
+    };
+    let mut engine = with(&format!("loop = \"50ms\"\nspeed = 0.5\n{OUTAGE}"));
+    assert_eq!(at(&engine, 5), (1, 0, 0.0));
+    assert_eq!(at(&engine, 45), (1, 0, 20e6), "no packet has made the change");
+    feed(&mut engine, &packets(0..5));
+    assert_eq!(at(&engine, 49), (1, 1, 22e6));
+    feed(&mut engine, &packets(5..12));
+    assert_eq!(at(&engine, 115), (2, 0, 5e6));
+    // Loops are counted that pass without a packet, and by a configuration with the same times.
+    engine.skip_idle_loops(1015 * MS);
+    feed(&mut engine, &packets(101..102));
+    assert_eq!(at(&engine, 1015), (11, 0, 5e6));
+    engine.configure(&config(&format!("loop = \"50ms\"\nspeed = 0.5\n{OUTAGE}"))).unwrap();
+    assert_eq!(at(&engine, 1015), (11, 0, 5e6));
+    // Without a loop the position goes on after the last change.
+    let mut once = with(OUTAGE);
+    feed(&mut once, &packets(0..20));
+    assert_eq!(at(&once, 205), (1, 2, 200e6));
+    assert_eq!(super::tests::engine("none").timeline_status(0), None);
+}
+
+#[test]
 fn without_a_timeline_nothing_changes() {
     let mut engine = engine("loss 100%");
     engine.arm(0);

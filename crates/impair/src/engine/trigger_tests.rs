@@ -101,6 +101,25 @@ fn a_matching_packet_is_the_first() {
 }
 
 #[test]
+fn a_trigger_has_the_condition_that_it_waits_for() {
+    let next = |engine: &Engine, ms: u64| {
+        engine.trigger_condition(0, ms * MS).map(ToString::to_string).unwrap_or_default()
+    };
+    let mut engine = engine("loss 100%, trigger after 10ms stop command rearm repeat 2");
+    assert_eq!(next(&engine, 0), "after 10ms");
+    engine.arm(0);
+    assert_eq!(
+        [0, 9, 10, 99].map(|ms| next(&engine, ms)),
+        ["after 10ms", "after 10ms", "command", "command"]
+    );
+    engine.trigger(None, 20 * MS);
+    assert_eq!(next(&engine, 20), "after 10ms");
+    engine.trigger(None, 40 * MS);
+    assert_eq!(next(&engine, 40), "", "it has been applied twice");
+    assert_eq!(next(&super::tests::engine("loss 100%"), 0), "");
+}
+
+#[test]
 fn commands_meet_only_the_condition_command() {
     let mut engine = engine("loss 100%, trigger command stop command rearm");
     engine.arm(0);

@@ -3260,6 +3260,8 @@ export interface components {
              * @description Packets sent on.
              */
             sent_packets: number;
+            /** @description The position in the timeline; absent without one. */
+            timeline?: components["schemas"]["EmulatorTimeline"] | null;
             /**
              * Format: uint64
              * @description Packets lost without a law: of flows, exempt frames and the link.
@@ -3653,6 +3655,24 @@ export interface components {
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
         };
+        /** @description The position of a direction in the timeline. */
+        EmulatorTimeline: {
+            /**
+             * Format: uint64
+             * @description Number of changes made in this loop.
+             */
+            changes: number;
+            /**
+             * Format: uint64
+             * @description Number of loops that have started, the current one included.
+             */
+            loops: number;
+            /**
+             * Format: double
+             * @description Time since the start of this loop, s, multiplied by the speed, and so comparable with the times of the changes.
+             */
+            position_seconds: number;
+        };
         /** @description The trigger of a flow and direction. */
         EmulatorTrigger: {
             /**
@@ -3660,6 +3680,8 @@ export interface components {
              * @description Number of times that the laws have been applied, the current one included.
              */
             applications: number;
+            /** @description The condition that changes the state next; absent if none will. */
+            condition?: components["schemas"]["TriggerCondition"] | null;
             /** @description Whether the laws are applied now. */
             state: components["schemas"]["TriggerState"];
         };

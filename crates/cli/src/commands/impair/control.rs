@@ -239,7 +239,7 @@ fn show(answer: &Value) -> Result<i32, CliError> {
     out += &text::laws(&config);
     let triggers: Vec<FlowTrigger> = understood(&answer["triggers"])?;
     for FlowTrigger { name, direction, trigger } in triggers {
-        out += &text::trigger(&name, direction, trigger);
+        out += &text::trigger(&name, direction, &trigger);
     }
     let stopped = list(&answer["stopped"]);
     if !stopped.is_empty() {

@@ -1,6 +1,6 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
-use weir_emulator::{Report, TriggerReport};
+use weir_emulator::{Report, TimelineReport, TriggerReport};
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
@@ -57,10 +57,11 @@ fn ways(name: &str, there: &Laws, back: &Laws) -> String {
 }
 
 /// The state of a trigger, in a line.
-pub(super) fn trigger(name: &str, direction: Direction, trigger: TriggerReport) -> String {
-    let TriggerReport { state, applications } = trigger;
-    let (way, state, times) = (way(direction), state.name(), counted(applications, "time"));
-    format!("trigger of {name}, {way}: {state}, laws applied {times}\n")
+pub(super) fn trigger(name: &str, direction: Direction, trigger: &TriggerReport) -> String {
+    let TriggerReport { state, applications, condition } = trigger;
+    let (way, state, times) = (way(direction), state.name(), counted(*applications, "time"));
+    let next = condition.as_ref().map(|it| format!("; next condition: {it}")).unwrap_or_default();
+    format!("trigger of {name}, {way}: {state}, laws applied {times}{next}\n")
 }
 
 fn way(direction: Direction) -> &'static str {
@@ -139,13 +140,19 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     }
     let mut out = table.render(style);
     for flow in &report.impairment.flows {
-        if let Some(state) = flow.trigger {
+        if let Some(state) = &flow.trigger {
             out += &trigger(&flow.name, flow.direction, state);
         }
     }
     for direction in &report.directions {
         let name = way(direction.direction);
         let link = &direction.link;
+        if let Some(TimelineReport { loops, changes, position_seconds }) = direction.timeline {
+            let made = counted(changes, "change");
+            out += &format!(
+                "timeline, {name}: at {position_seconds:.1} s, {made} made, loop {loops}\n"
+            );
+        }
         for (count, what) in [
             (link.kernel_dropped_packets, "dropped by the kernel: the receive ring was full"),
             (
@@ -287,6 +294,7 @@ mod tests {
             exempt_bytes: 180,
             late_packets: 0,
             link,
+            timeline: None,
             flows: vec![],
         };
         let lossy = LinkReport { oversized_packets: 71, ..LinkReport::default() };
