@@ -161,14 +161,14 @@ export class Board {
   cpu = $state.raw<Record<string, number | undefined>>({});
   #etag: string | undefined;
   /** The schema of `weir.impair/1`, once loaded: it says which laws exclude each other. */
-  schema: Schema = {};
+  schema = $state.raw<Schema>({});
   /** Staged edits, and applied changes with the states before and after. */
   #undo = $state.raw<Step[]>([]);
   #before = $state.raw<Step[]>([]);
   #checking: ReturnType<typeof setTimeout> | undefined;
   #stop: () => void;
 
-  changed = $derived(stagedChanges(this.applied, this.staged));
+  changed = $derived(stagedChanges(this.applied, this.staged, this.schema));
 
   /** Alarms by kind and object. */
   alarmGroups = $derived(alarmGroups(this.alarms));
@@ -448,6 +448,13 @@ export class Board {
     await post<Applied>(name === undefined ? path`/emulators/${this.id}/${verb}` : path`/emulators/${this.id}/flows/${name}/${verb}`);
     this.orders += 1;
     await this.load();
+  }
+
+  /** Meets the condition of a flow's triggers that wait for a command, in both directions. */
+  async trigger(name: string): Promise<void> {
+    await post(path`/emulators/${this.id}/flows/${name}/trigger`);
+    this.orders += 1;
+    this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
   /** Starts a new counting period, for a flow or all: requested and realised values are compared from now on. */

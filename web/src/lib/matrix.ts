@@ -3,8 +3,8 @@
 import type { Board, Pace, Way } from './emulator.svelte';
 import { ABSENT, bitRate, type Figure, percent, seconds, text } from './format';
 import type { FlowReport } from './history';
-import { type Json, type JsonObject, same, words } from './schema/model';
-import { pick, type Stage } from './stages';
+import { type JsonObject, same } from './schema/model';
+import { pick, type Stage, wordsOf } from './stages';
 
 export interface Cell {
   /** What is asked for; empty without a law. */
@@ -18,12 +18,6 @@ function spread(mean: number | null | undefined, deviation: number | null | unde
   if (typeof mean !== 'number' || typeof deviation !== 'number' || deviation < mean / 1e6) return text(middle);
   const scale = { s: 1, ms: 1e3, µs: 1e6, ns: 1e9 }[middle.unit] ?? 1;
   return `${middle.number} ± ${Number((deviation * scale).toPrecision(2))} ${middle.unit}`;
-}
-
-/** The laws of a stage in the words of files. */
-export function wordsOf(stage: Stage, laws: Json | undefined): string {
-  const set = pick(laws, stage);
-  return words(stage.keys.length === 1 ? Object.values(set)[0] : set);
 }
 
 /** By the stage's name: the figures that the API has of it. Another stage shows its laws, and its first counter. */
@@ -46,14 +40,15 @@ const FIGURES: Record<string, (report: FlowReport, pace: Pace | undefined) => { 
   }),
 };
 
-/** A cell of a flow in force; `own` are its laws of that direction in the configuration. */
-export function cellOf(stage: Stage, own: Json | undefined, report: FlowReport, pace: Pace | undefined): Cell {
-  const known = FIGURES[stage.name]?.(report, pace);
-  if (known !== undefined) return { asked: known.asked ?? '', measured: known.measured };
+/** A cell of a flow in force. Without a figure of what is asked, as with a trigger, it has the laws of that direction in words. */
+export function cellOf(board: Board, stage: Stage, name: string, way: Way, report: FlowReport): Cell {
+  const own = board.inForce(name)?.[way];
+  const known = FIGURES[stage.name]?.(report, board.pace(name, way));
+  if (known !== undefined) return { asked: known.asked ?? wordsOf(board.schema, stage, own), measured: known.measured };
   const counter = stage.counters[0];
   const counted = counter === undefined ? undefined : (report.current.counters as Record<string, number | undefined>)[counter.key];
   const came = report.current.counters.received_packets;
-  return { asked: wordsOf(stage, own), measured: counted === undefined || came === 0 ? ABSENT : percent(counted / came) };
+  return { asked: wordsOf(board.schema, stage, own), measured: counted === undefined || came === 0 ? ABSENT : percent(counted / came) };
 }
 
 /** The laws of a flow's stage as staged, and whether they differ from those in force. */
@@ -61,6 +56,6 @@ export function stagedOf(board: Board, row: { name: string; flow: JsonObject; is
   const before = board.inForce(row.name);
   const differs = row.isNew || before?.['profile'] !== row.flow['profile'] || !same(pick(before?.[way], stage), pick(row.flow[way], stage));
   if (!differs) return { asked: '', differs };
-  const inherited = board.inheritedOf(row.name, way).map((one) => wordsOf(stage, one.laws as JsonObject));
-  return { asked: wordsOf(stage, row.flow[way]) || (inherited.find((one) => one !== '') ?? ''), differs };
+  const inherited = board.inheritedOf(row.name, way).map((one) => wordsOf(board.schema, stage, one.laws as JsonObject));
+  return { asked: wordsOf(board.schema, stage, row.flow[way]) || (inherited.find((one) => one !== '') ?? ''), differs };
 }

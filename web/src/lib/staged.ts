@@ -1,6 +1,6 @@
 // Differences between the configuration in force and the staged one, counted by flow and named. Pure.
 
-import { type Json, type JsonObject, labelOf, same, words } from './schema/model';
+import { fieldOf, inSentence, type Json, type JsonObject, resolve, same, type Schema, valueInWords, words } from './schema/model';
 
 /** A direction of a flow's laws, by its key in a configuration. */
 export const DIRECTIONS: Record<string, string> = { a_to_b: 'A→B', b_to_a: 'B→A' };
@@ -37,22 +37,30 @@ function ascending(list: readonly number[]): Set<number> {
   return new Set(best.reduce((longest, one) => (one.length > longest.length ? one : longest), []));
 }
 
+/** The schema of the flows of a configuration. */
+const flowSchema = (root: Schema): Schema => resolve(root, root.properties?.['flow']?.items ?? {});
+
 /** Differences within one flow: its laws by direction and slot, its other settings by name. */
-function within(what: string, before: JsonObject, after: JsonObject, isFlow: boolean): StagedChange[] {
-  const change = (text: string, from: Json | undefined, to: Json | undefined): StagedChange => ({ kind: 'changed', what, isFlow, text, before: words(from), after: words(to) });
+function within(root: Schema, what: string, before: JsonObject, after: JsonObject): StagedChange[] {
+  const change = (start: string, owner: Schema, key: string, from: JsonObject, to: JsonObject): StagedChange => {
+    const field = fieldOf(root, owner, key);
+    const text = key === 'name' ? `${what} renamed to ${nameOf(after)}` : `${start}: ${inSentence(field.label)}`;
+    return { kind: 'changed', what, isFlow: true, text, before: valueInWords(root, field, from[key]), after: valueInWords(root, field, to[key]) };
+  };
+  const flow = flowSchema(root);
   return differing(before, after).flatMap((key) => {
     const direction = DIRECTIONS[key];
-    if (direction === undefined) return key === 'name' ? [change(`${what} renamed to ${nameOf(after)}`, before[key], after[key])] : [change(`${what}: ${labelOf(key)}`, before[key], after[key])];
+    if (direction === undefined) return [change(what, flow, key, before, after)];
     const [from, to] = [objectOf(before[key]), objectOf(after[key])];
-    return differing(from, to).map((slot) => change(`${what}, ${direction}: ${labelOf(slot)}`, from[slot], to[slot]));
+    return differing(from, to).map((slot) => change(`${what}, ${direction}`, fieldOf(root, flow, key).schema, slot, from, to));
   });
 }
 
-function flows(before: JsonObject[], after: JsonObject[]): StagedChange[] {
+function flows(root: Schema, before: JsonObject[], after: JsonObject[]): StagedChange[] {
   const [old, now] = [before.map(nameOf), after.map(nameOf)];
   const whole = (kind: 'added' | 'removed' | 'moved', flow: JsonObject): StagedChange => {
     const { name: _, ...rest } = flow;
-    const text = words(rest) || 'every packet';
+    const text = words(rest, root, flowSchema(root)) || 'every packet';
     return { kind, what: nameOf(flow), isFlow: true, text: `${nameOf(flow) || 'a flow without a name'} ${kind}`, before: kind === 'added' ? '' : text, after: kind === 'removed' ? '' : text };
   };
   // A flow that another one replaces in its place has been renamed.
@@ -63,19 +71,21 @@ function flows(before: JsonObject[], after: JsonObject[]): StagedChange[] {
   const moved = new Set(common.filter((_, at) => !stays.has(at)).map((one) => one.index));
   const others = after.flatMap((flow, index) => {
     const name = now[index] ?? '';
-    if (!old.includes(name)) return renamed(index) ? within(old[index] ?? '', before[index] ?? {}, flow, true) : [whole('added', flow)];
-    const inner = within(name, before[old.indexOf(name)] ?? {}, flow, true);
+    if (!old.includes(name)) return renamed(index) ? within(root, old[index] ?? '', before[index] ?? {}, flow) : [whole('added', flow)];
+    const inner = within(root, name, before[old.indexOf(name)] ?? {}, flow);
     return moved.has(index) ? [{ ...whole('moved', flow), before: `place ${old.indexOf(name) + 1}`, after: `place ${index + 1}` }, ...inner] : inner;
   });
   return [...removed, ...others];
 }
 
 /** All differences: those of flows, of Other, and of the whole configuration. */
-export function stagedChanges(before: JsonObject, after: JsonObject): StagedChange[] {
+export function stagedChanges(before: JsonObject, after: JsonObject, root: Schema = {}): StagedChange[] {
   return differing(before, after).flatMap((key) => {
-    if (key === 'flow') return flows(flowsOf(before), flowsOf(after));
-    if (key === 'other') return within('other', objectOf(before[key]), objectOf(after[key]), true);
-    return [{ kind: 'changed' as const, what: labelOf(key), isFlow: false, text: labelOf(key), before: words(before[key]), after: words(after[key]) }];
+    if (key === 'flow') return flows(root, flowsOf(before), flowsOf(after));
+    if (key === 'other') return within(root, 'other', objectOf(before[key]), objectOf(after[key]));
+    const field = fieldOf(root, root, key);
+    const label = inSentence(field.label);
+    return [{ kind: 'changed' as const, what: label, isFlow: false, text: label, before: valueInWords(root, field, before[key]), after: valueInWords(root, field, after[key]) }];
   });
 }
 

@@ -2,7 +2,7 @@
 // here.
 
 import { unitOf } from './format';
-import { type Field, fieldOf, type Json, type JsonObject, labelOf, resolve, type Schema } from './schema/model';
+import { type Field, fieldOf, type Json, type JsonObject, labelOf, resolve, type Schema, words } from './schema/model';
 
 export interface Counter {
   key: string;
@@ -76,6 +76,23 @@ export function pick(laws: Json | undefined, stage: Stage): JsonObject {
   if (laws === null || typeof laws !== 'object' || Array.isArray(laws)) return {};
   return Object.fromEntries(stage.keys.flatMap((key) => (laws[key] === undefined || laws[key] === null ? [] : [[key, laws[key]]])));
 }
+
+/** The settings of a direction that belong to no stage, each with a form of its own. */
+export function settingsOf(root: Schema): Stage[] {
+  const laws = directionLaws(root);
+  const keys = Object.keys(laws.properties ?? {}).filter((key) => laws.properties?.[key]?.['x-stage'] === undefined);
+  return keys.map((key) => ({ name: key, title: fieldOf(root, laws, key).label, keys: [key], counters: [], follows: undefined }));
+}
+
+/** The laws of a stage in words. */
+export function wordsOf(root: Schema, stage: Stage, laws: Json | undefined): string {
+  const set = pick(laws, stage);
+  const [only] = stage.keys;
+  return stage.keys.length === 1 && only !== undefined ? words(set[only], root, fieldOf(root, directionLaws(root), only).schema) : words(set, root, directionLaws(root));
+}
+
+/** All laws of a direction in words. */
+export const lawsInWords = (root: Schema, laws: Json | undefined): string => words(laws, root, directionLaws(root));
 
 /** The slots of a stage. */
 export const slotsOf = (root: Schema, stage: Stage): Field[] => stage.keys.map((key) => fieldOf(root, directionLaws(root), key));

@@ -308,7 +308,7 @@ test('presets show their laws before one is chosen, and lanes show where laws ar
   await row.getByText('rate 2M, delay 5ms').waitFor();
   await row.getByRole('button').click();
   const card = lane(page, 'From B to A').getByRole('button', { name: /^Rate/ });
-  await card.getByText('bits 2M').waitFor();
+  await card.getByText('rate 2 Mbit/s').waitFor();
   await card.getByText('preset dsl').waitFor();
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('Applied: all flows changed together.').waitFor();
@@ -469,7 +469,7 @@ test('a law, a stage and counters that the schema gains are there without the pa
   const editor = await openLaw(page, /Delay and jitter/);
   await editor.getByLabel('law').selectOption('rayleigh');
   await editor.getByLabel('shape').fill('2.5');
-  await lane(page, 'From A to B').getByText('rayleigh scale 40ms, shape 2.5').waitFor();
+  await lane(page, 'From A to B').getByText('Rayleigh (scale 40ms, shape 2.5)').waitFor();
   await lane(page, 'From B to A').getByRole('button', { name: /Pause frames/ }).click();
   await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
   await lane(page, 'From B to A').getByText('every 2s').waitFor();

@@ -475,6 +475,61 @@ async function start(host, words, wanted) {
   };
 }
 
+test('a trigger and a timeline of an emulator in a lab', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB, middle: true });
+  try {
+    const runtime = { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' };
+    const within = (name, ...words) => spawnSync(program, ['lab', 'exec', '--lab', LAB, name, '--', ...words], runtime).stdout;
+    const ends = within('m', 'ls', '/sys/class/net').split(/\s+/).filter((one) => one !== '' && one !== 'lo');
+    const flow = [{ name: 'ping', filter: { protocol: 'icmp' }, a_to_b: 'loss 100%, trigger command stop after 5packets' }];
+    const emulator = await api('POST', '/emulators', { lab: `${LAB}/m`, interfaces: ends, configuration: { schema: 'weir.impair/1', flow } });
+    const page = await site.page({ hash: `#/emulator/${emulator.id}` });
+    const state = async () => (await page.getByRole('row', { name: /ping/ }).locator('.state').allInnerTexts()).map((text) => text.replace(/\s+/g, ' '));
+    await comes(state, ['A→B waiting for trigger 0×']);
+    const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    const answered = () => Number(/(\d+) received/.exec(within('a', 'ping', '-q', '-c', '10', '-i', '0.02', '-W', '1', host.ipv4))?.[1]);
+    assert.equal(answered(), 10);
+    await page.getByRole('button', { name: 'Trigger ping' }).click();
+    await comes(state, ['A→B applying 1×']);
+    assert.equal(answered(), 5);
+    await comes(state, ['A→B stopped 1×']);
+    assert.ok(await page.getByRole('button', { name: 'Trigger ping' }).isDisabled());
+
+    await page.getByRole('button', { name: 'Timeline' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Timeline' });
+    const text = dialog.getByRole('textbox', { name: /^Changes/ });
+    await text.fill('change = [\n  { at = "0s", flow = "pong", both = "none" },\n]');
+    await dialog.getByRole('alert').filter({ hasText: /^change 1: pong/ }).waitFor();
+    const lines = 'change = [\n  { at = "0s", flow = "ping", a_to_b = "delay 30ms" },\n  { at = "900s", flow = "ping", both = "none" },\n]\n';
+    await text.fill(lines);
+    await dialog.getByRole('alert').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Done' }).click();
+    const apply = async () => {
+      await page.getByRole('button', { name: 'Apply' }).click();
+      await page.getByRole('button', { name: 'Apply' }).and(page.locator(':disabled')).waitFor();
+    };
+    await apply();
+    const strip = page.getByRole('region', { name: 'Timeline' });
+    await strip.locator('.position').filter({ hasText: /, after change 1 of 2$/ }).waitFor();
+    await strip.locator('dd').filter({ hasText: 'A→B delay 30ms; B→A none' }).waitFor();
+    // What was typed is what is shown again, and a file of another kind replaces it.
+    await strip.getByRole('button', { name: 'Edit timeline' }).click();
+    await comes(() => text.inputValue(), lines);
+    const load = (file) => dialog.getByLabel('Load file').setInputFiles({ name: 'link.csv', mimeType: 'text/csv', buffer: Buffer.from(file) });
+    await load('time,delay\n0,soon\n');
+    await dialog.getByRole('alert').filter({ hasText: /^link\.csv: line 2/ }).waitFor();
+    await load('time,delay\n0,20ms\n900,40ms\n');
+    await comes(() => text.inputValue(), 'change = [\n  { at = "0s", both = "delay 20ms" },\n  { at = "900s", both = "delay 40ms" },\n]\n');
+    await page.getByRole('button', { name: 'Done' }).click();
+    await apply();
+    await strip.locator('dd').filter({ hasText: /^delay 20ms$/ }).waitFor();
+    site.quiet();
+  } finally {
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
 test('a visitor’s browser behind an emulator sees its rates and its delay', options, async (t) => {
   if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
   await api('POST', '/labs', { name: LAB, middle: true });

@@ -55,3 +55,42 @@ export function checked(body, check, profiles) {
   if (errors.length > 0) return { valid: false, errors, notes: [] };
   return { valid: true, errors, notes: [], toml: `# ${JSON.stringify(document)}\n`, inherited: inherited(document, profiles), ...(typeof body === 'string' && { document }) };
 }
+
+/** The trigger of a direction's laws in its state, as reported; absent without one. */
+export function triggerOf({ trigger }, { state = trigger?.start === undefined ? 'applying' : 'waiting', applications = state === 'applying' ? 1 : 0 } = {}) {
+  if (trigger === undefined) return undefined;
+  const condition = { waiting: trigger.start, applying: trigger.stop }[state];
+  return { state, applications, ...(condition !== undefined && { condition }) };
+}
+
+/** The trigger after its condition has been met. */
+export function turned({ trigger }, { state, applications }) {
+  if (state === 'waiting') return { state: 'applying', applications: applications + 1 };
+  return { state: trigger.rearm && applications < (trigger.repeat ?? Infinity) ? 'waiting' : 'done', applications };
+}
+
+/** Where a timeline is after a time; its times are in whole seconds. */
+export function positionOf({ timeline }, seconds) {
+  if (timeline === undefined) return undefined;
+  const period = timeline.loop === undefined ? Infinity : Number.parseFloat(timeline.loop);
+  const played = seconds * (timeline.speed ?? 1);
+  const position_seconds = played % period;
+  return { loops: 1 + (period === Infinity ? 0 : Math.floor(played / period)), changes: timeline.change.filter((one) => Number.parseFloat(one.at) <= position_seconds).length, position_seconds };
+}
+
+/** A check of a timeline: an object, or a text, which is JSON or CSV with percentages of loss. */
+export function checkedTimeline(body) {
+  let timeline = body;
+  if (typeof body === 'string') {
+    const [head, ...rows] = body.trim().split('\n').map((line) => line.split(','));
+    if (head[0] === 'time') timeline = { change: rows.map(([at, loss]) => ({ at: `${at}s`, a_to_b: { loss: { percentage: Number(loss) } }, b_to_a: { loss: { percentage: Number(loss) } } })) };
+    else {
+      try {
+        timeline = JSON.parse(body);
+      } catch {
+        return { valid: false, errors: [{ field: '', given: body.slice(0, 20), accepted: 'a timeline', message: 'line 1: not a timeline' }], inherited: [], notes: [] };
+      }
+    }
+  }
+  return { valid: true, errors: [], inherited: [], notes: [], toml: JSON.stringify(timeline), ...(typeof body === 'string' && { document: timeline }) };
+}

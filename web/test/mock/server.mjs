@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { readFileSync, existsSync } from 'node:fs';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { askedFigures, checked } from './emulator.mjs';
+import { askedFigures, checked, checkedTimeline, positionOf, triggerOf, turned } from './emulator.mjs';
 import { SpeedMock } from './websocket.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
@@ -329,7 +329,7 @@ export class Mock {
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, packet_trace = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
     const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate need the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
-    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], alarm_thresholds: { cpu_percentage: 90, memory_percentage: 90, unplanned_packets: 0, late_packets: 0 }, packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], alarm_thresholds: { cpu_percentage: 90, memory_percentage: 90, unplanned_packets: 0, late_packets: 0 }, packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), triggers: new Map(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
     this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
@@ -364,7 +364,9 @@ export class Mock {
           if (logged) report.packet_trace.records += came;
           const asked = shown.laws === '{}' ? 'none' : shown.laws;
           const chosen = name === 'other' ? configuration.other : configuration.flow.find((one) => one.name === name);
-          const asked_figures = askedFigures(chosen?.[direction === 'forward' ? 'a_to_b' : 'b_to_a'] ?? {}, shown);
+          const laws = chosen?.[direction === 'forward' ? 'a_to_b' : 'b_to_a'] ?? {};
+          const trigger = triggerOf(laws, emulator.triggers.get(`${name}/${direction}`));
+          const asked_figures = trigger === undefined ? askedFigures(laws, shown) : {};
           const delay = shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds };
           const before = old.get(`${name}/${direction}`);
           const period = before === undefined ? { start, reason: 'start' } : before.asked !== asked ? { start, reason: 'laws' } : { start: before.current.start_seconds, reason: before.current.reason, counters: before.current.counters };
@@ -376,7 +378,7 @@ export class Mock {
           since.sent_bytes += (came - lost) * 1000;
           Object.assign(since, this.counted);
           const current = { start_seconds: period.start, seconds: report.seconds - period.start, reason: period.reason, counters: since, realised: { loss_ratio: since.received_packets > 0 ? since.lost_packets / since.received_packets : undefined, ...delay } };
-          return { name, direction, active: true, counters, current, logged, asked, asked_figures, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+          return { name, direction, active: true, counters, current, logged, trigger, asked, asked_figures, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
@@ -385,6 +387,7 @@ export class Mock {
       const mine = report.impairment.flows.filter((flow) => flow.direction === one.direction);
       for (const key of ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes']) one[key] = mine.reduce((sum, flow) => sum + flow.counters[key], 0);
       one.link.cpu_nanoseconds += span * 1e9 * 0.07;
+      one.timeline = positionOf(configuration, report.seconds);
     }
     this.send('sample', { kind: 'emulators', id: emulator.entry.id, sequence: 1, skipped: 0, at: new Date().toISOString(), emulator: report });
   }
@@ -584,6 +587,7 @@ export class Mock {
       }
       case 'POST validate': {
         if (id === 'impairment') return { body: checked(body, checkImpairment, PROFILES) };
+        if (id === 'timeline') return { body: checkedTimeline(body) };
         const isFile = typeof body === 'string';
         if (id === 'plan') {
           const plan = isFile ? planOf(body) : body;
@@ -693,6 +697,15 @@ export class Mock {
           for (const flow of report.impairment.flows.filter((one) => flows.includes(one.name))) {
             flow.current = { start_seconds: report.seconds, seconds: 0, reason: 'reset', counters: Object.fromEntries(Object.keys(flow.counters).map((key) => [key, 0])), realised: {} };
           }
+          return {};
+        }
+        if (verb === 'trigger') {
+          const emulator = this.emulators.get(id);
+          const chosen = name === 'other' ? emulator.configuration.other : emulator.configuration.flow.find((one) => one.name === name);
+          const met = emulator.report.impairment.flows.filter((one) => one.name === name && one.trigger?.condition === 'command');
+          if (met.length === 0) throw new Refused(422, `${name}: no trigger waits for a command`);
+          for (const flow of met) emulator.triggers.set(`${name}/${flow.direction}`, turned(chosen[flow.direction === 'forward' ? 'a_to_b' : 'b_to_a'], flow.trigger));
+          this.#step(emulator, 0);
           return {};
         }
         const on = (part === 'flows' ? verb : part) === 'run';

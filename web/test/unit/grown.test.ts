@@ -66,7 +66,7 @@ describe('what the schema gains', () => {
 
   it('is a slot beside another of the same stage', () => {
     const laws = { rate: { bits: '10M' }, policer: '5M' };
-    expect(parts(lane(laws, {})).card('Rate and queue')).toContain('rate bits 10M, policer 5M');
+    expect(parts(lane(laws, {})).card('Rate and queue')).toContain('rate 10 Mbit/s; policer 5M');
     const editor = render(LawEditor, { props: { board: board(laws), schema: root, way: 'a_to_b', name: 'other', path: '/other/a_to_b', stage: 'rate', onclose: () => undefined } }).body;
     for (const words of ['Drops what is too much.', 'value="5M"', 'value="10M"']) expect(editor).toContain(words);
     expect(editor).not.toContain('Order of the stages');

@@ -149,7 +149,19 @@ describe('documents', () => {
   });
 
   it('are described as text', () => {
-    expect(words({ normal: { mean: '20ms', deviation: '5ms' }, order: 'allow' })).toBe('normal mean 20ms, deviation 5ms, order allow');
+    const slot = (name: string, value: JsonObject) => words(value, impair, def(impair, name));
+    expect(slot('Delay', { order: 'allow', normal: { mean: '20ms', deviation: '5ms' } })).toBe('Normal (mean 20ms, deviation 5ms), order allow');
+    expect(slot('Loss', { percentage: 2 })).toBe('Random 2 %');
+    expect(slot('Loss', { gilbert_elliott: { loss_percentage: 2, mean_run: 4 }, ecn: true })).toBe('Gilbert-Elliott (loss 2 %, mean burst length 4 packets), mark instead of drop (ECN)');
+    expect(slot('Rate', { bits: '1M', overhead_bytes: 38, aqm: { codel: {} } })).toBe('rate 1 Mbit/s; overhead 38 B; AQM: CoDel');
+    expect(slot('Laws', { order: ['delay', 'loss'], trigger: { start: 'after 3packets', rearm: true } })).toBe('order delay, loss; trigger: start after 3packets, re-arm');
+    expect(slot('Filter', { source_mac: '02::', protocol: 'udp' })).toBe('source MAC 02::, protocol udp');
+    // A list of tables is described up to a length.
+    const change = (at: string) => ({ at, flow: 'a' });
+    expect(slot('Timeline', { loop: '9s', change: ['1s', '2s'].map(change) })).toBe('loop 9s; change: at 1s, flow a; at 2s, flow a');
+    expect(slot('Timeline', { loop: '9s', change: ['1s', '2s', '3s', '4s'].map(change) })).toBe('loop 9s, 4 changes');
+    // Without a schema: the names of the fields.
+    expect(words({ mean_run: 4 })).toBe('mean run 4');
     expect(words(undefined)).toBe('');
   });
 });

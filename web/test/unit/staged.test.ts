@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/lib/schema/model';
+import type { JsonObject, Schema } from '../../src/lib/schema/model';
 import { stagedChanges, summaryOf } from '../../src/lib/staged';
 
+const impair = JSON.parse(readFileSync(new URL('../../../docs/schemas/weir.impair-1.schema.json', import.meta.url), 'utf8')) as Schema;
 const V = 'weir.impair/1';
 const flow = (name: string, more: JsonObject = {}): JsonObject => ({ name, ...more });
 const document = (flows: JsonObject[], more: JsonObject = {}): JsonObject => ({ schema: V, ...(flows.length > 0 && { flow: flows }), ...more });
@@ -24,6 +26,15 @@ describe('staged changes', () => {
     const [change] = stagedChanges(after, document([flow('voice', { a_to_b: { delay: { constant: '5ms' }, loss: { percentage: 2 } } })]));
     expect([change?.before, change?.after]).toEqual(['percentage 1', 'percentage 2']);
     expect(texts(document([]), document([], { other: { b_to_a: { rate: { bits: '1M' } } } }))).toEqual(['other, B→A: rate']);
+  });
+
+  it('have the labels of the schema', () => {
+    const changes = (before: JsonObject, after: JsonObject) => stagedChanges(before, after, impair).map((one) => [one.text, one.before, one.after]);
+    const bursty = { a_to_b: { loss: { gilbert_elliott: { loss_percentage: 2, mean_run: 4 } } } };
+    expect(changes(document([flow('x')]), document([flow('x', bursty)]))).toEqual([['x, A→B: loss', '', 'Gilbert-Elliott (loss 2 %, mean burst length 4 packets)']]);
+    expect(changes(document([]), document([flow('x', bursty)]))[0]?.[2]).toBe('A to B: loss: Gilbert-Elliott (loss 2 %, mean burst length 4 packets)');
+    expect(changes(document([flow('x')]), document([flow('x', { filter_a: { source_mac: '02::' } })]))).toEqual([['x: other filter at A', '', 'source MAC 02::']]);
+    expect(changes(document([]), document([], { impair_arp: true, timeline: { loop: '9s', change: [] } }))).toEqual([['impair ARP and control frames', '', 'yes'], ['timeline', '', 'loop 9s']]);
   });
 
   it('report one move as one, wherever it goes', () => {

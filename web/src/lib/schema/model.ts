@@ -1,6 +1,8 @@
 // Reads JSON Schemas (draft 2020-12, the dialect of `weir schema`) for forms. Pure.
 // The page refers to no field of a schema by name: labels, help, choices and defaults come from the schema.
 
+import { askedBytes, askedRate } from '../format';
+
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
 
@@ -343,15 +345,52 @@ export interface Change {
   after: Json | undefined;
 }
 
-/** A value as text, with the names of files: `normal mean 20ms deviation 5ms, order fifo-release`. */
-export function words(value: Json | undefined): string {
+/** A label within a sentence: `mean burst length`; names such as `AQM` or `EtherType` keep their capitals. */
+export const inSentence = (label: string): string => (/^[A-Z][a-z][a-z-]*(\s|$)/.test(label) ? label.charAt(0).toLowerCase() + label.slice(1) : label);
+
+/** Number of tables of a list up to which each is described. */
+const MOST_TABLES = 3;
+
+/** The value of a field in words, a plain one with its unit. */
+export function valueInWords(root: Schema, { kind, unit, schema }: Field, value: Json | undefined): string {
   if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(words).join(' → ');
-  if (typeof value === 'object') {
-    return Object.entries(value)
-      .filter(([, one]) => one !== null)
-      .map(([name, one]) => (one !== null && typeof one === 'object' && !Array.isArray(one) ? `${labelOf(name)} ${words(one)}` : `${labelOf(name)} ${words(one)}`))
-      .join(', ');
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (typeof value === 'object') return words(value, root, schema);
+  const typed = String(value);
+  if (unit === '' || (kind !== 'number' && !lacksUnit(typed))) return typed;
+  return unit === 'bit/s' ? askedRate(typed) : unit === 'bytes' ? askedBytes(typed) : `${typed} ${unit}`;
+}
+
+const isTables = (list: Json[]): boolean => list.some((one) => one !== null && typeof one === 'object');
+
+/**
+ * A value as text, with the labels of its schema: `Normal (mean 20ms, deviation 5ms), order fifo-release`. Without a schema it has the
+ * names of its fields.
+ */
+export function words(value: Json | undefined, root: Schema = {}, schema: Schema = {}): string {
+  if (value === null || value === undefined) return '';
+  if (Array.isArray(value)) return value.map((one) => words(one, root, schema.items === undefined ? {} : resolve(root, schema.items))).join(isTables(value) ? '; ' : ', ');
+  if (typeof value !== 'object') return String(value);
+  const laws = lawsOf(schema);
+  const set = Object.entries(value).filter(([, one]) => one !== null && !(Array.isArray(one) && one.length === 0));
+  const parts = [...set.filter(([name]) => laws.includes(name)), ...set.filter(([name]) => !laws.includes(name))].map(([name, one]) => partOf(root, fieldOf(root, schema, name), one, laws.includes(name)));
+  return parts.map((part) => part.text).join(parts.some((part) => part.isLong) ? '; ' : ', ');
+}
+
+/** A field with its value; one with several values of its own is long. */
+function partOf(root: Schema, field: Field, value: Json, isLaw: boolean): { text: string; isLong: boolean } {
+  const label = isLaw ? field.label : inSentence(field.label);
+  const short = (text: string) => ({ text, isLong: false });
+  if (typeof value === 'boolean') return short(value ? label : `${label} no`);
+  if (Array.isArray(value)) {
+    if (!isTables(value)) return short(`${label} ${words(value)}`);
+    if (value.length > MOST_TABLES) return short(`${value.length} ${label}${label.endsWith('s') ? '' : 's'}`);
+    return { text: `${label}: ${words(value, root, field.schema)}`, isLong: true };
   }
-  return String(value);
+  if (value === null || typeof value !== 'object') return short(`${label} ${valueInWords(root, field, value)}`);
+  const inner = words(value, root, field.schema);
+  if (inner === '') return short(label);
+  if (isLaw) return short(`${label} (${inner})`);
+  // Not `rate: rate 2 Mbit/s`.
+  return { text: inner.startsWith(`${label} `) ? inner : `${label}: ${inner}`, isLong: true };
 }
