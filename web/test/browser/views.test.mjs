@@ -18,6 +18,16 @@ before(async () => {
   const experiment = site.mock.startExperiment({ scenario: 'latency-under-load' });
   const interrupted = site.mock.startExperiment({ scenario: 'latency-under-load' });
   interrupted.stop();
+  const loss = (percentage) => ({ a_to_b: { loss: { percentage } }, b_to_a: { loss: { percentage } } });
+  const ruled = site.mock.startEmulator({
+    interfaces: ['veth-e', 'veth-f'],
+    configuration: {
+      schema: 'weir.impair/1',
+      flow: [{ name: 'voice', a_to_b: { loss: { percentage: 1 }, trigger: { start: 'command', stop: 'after 5s' } } }, { name: 'video' }],
+      aggregate: [{ flows: ['voice', 'video'], a_to_b: { rate: { bits: '1M' } } }],
+      timeline: { loop: '60s', change: [{ at: '10s', flow: 'video', ...loss(5) }, { at: '20s', ...loss(1) }] },
+    },
+  });
   const logged = site.mock.startEmulator({ interfaces: ['veth-c', 'veth-d'], packet_trace: true });
   site.mock.alarm(logged.entry.id, { kind: 'deadline-late', object: 'forward', at_seconds: 12, active: true, text: '3 packets left more than 1 ms late, the latest by 1.8 ms' });
   site.mock.experimentMs = 0;
@@ -37,6 +47,9 @@ before(async () => {
     ['connection', '', 'Test a path', async (page) => (await connections(page), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByText('Advanced').click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('link', { name: 'voice', exact: true }).click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
+    ['trigger', `#/emulator/${ruled.entry.id}/voice/a_to_b/trigger`, 'waiting for trigger', async (page) => void (await page.getByText('packets by the engine').waitFor())],
+    ['changes of the timeline', `#/emulator/${ruled.entry.id}`, 'video now', async (page) => void (await page.getByText('Changes', { exact: true }).click())],
+    ['timeline', `#/emulator/${ruled.entry.id}`, 'video now', async (page) => void (await page.getByRole('button', { name: 'Edit timeline' }).click())],
     ['asked and measured', `#/emulator/${emulator.entry.id}`, 'Flows', click('Asked / measured')],
     ['presets', `#/emulator/${emulator.entry.id}/voice`, 'Flows', async (page) => void (await page.getByRole('button', { name: /^Preset/ }).click())],
     ['alarms', `#/emulator/${logged.entry.id}`, 'Flows', async (page) => void (await page.getByRole('tab', { name: /^Alarms/ }).click())],
