@@ -324,7 +324,7 @@ pub enum PeriodReason {
 #[schemars(rename = "EmulatorRealised")]
 #[serde(default)]
 pub struct Realised {
-    /// Lost by law, of received.
+    /// Dropped by a loss law, of received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
     /// Copied, of received.
@@ -351,7 +351,10 @@ impl Realised {
     pub(crate) fn of(counters: &Counters) -> Self {
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         Realised {
-            loss_ratio: share(counters.lost_packets, counters.received_packets),
+            loss_ratio: share(
+                counters.lost_packets.saturating_sub(counters.policed_packets),
+                counters.received_packets,
+            ),
             duplicate_ratio: share(counters.duplicated_packets, counters.received_packets),
             modified_ratio: share(counters.modified_packets, counters.sent_packets),
             reordered_ratio: share(counters.reordered_packets, counters.sent_packets),

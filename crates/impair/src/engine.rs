@@ -34,9 +34,7 @@ use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
-use crate::stages::{
-    Arrival, Flow, GROUPS, GroupKind, NextStep, Order, Path, Shared, Step, StepLists,
-};
+use crate::stages::{Arrival, Flow, GROUPS, GroupKind, Order, Path, Shared, Step, Steps};
 use crate::timeline::{RunningTimeline, TimelineStatus};
 use crate::trigger::{Conditions, TriggerStatus};
 use crate::wheel::{Timer, Wheel};
@@ -81,7 +79,7 @@ struct Packet {
     to: u32,
     /// What managed queues tell packets apart by, if the flow has one.
     class: u32,
-    next: NextStep,
+    next: Steps,
     copy: u8,
     flags: u8,
 }
@@ -125,7 +123,6 @@ pub struct Engine {
     /// Whether each flow is in the configuration.
     active: Vec<bool>,
     paths: Vec<Path>,
-    steps: StepLists,
     pool: Pool<Waiting>,
     fifos: BinaryHeap<Reverse<(u64, u64, u32)>>,
     wheel: Wheel,
@@ -428,7 +425,7 @@ impl Engine {
             from,
             to,
             class,
-            next: flow.first_step,
+            next: flow.steps,
             copy: 0,
             flags: role_flag | if is_capable { CAPABLE } else { 0 },
         };
@@ -476,7 +473,7 @@ impl Engine {
     fn run(&mut self, mut packet: Packet, mut t: u64, dispositions: &mut Vec<Disposition>) {
         loop {
             let here = packet.next;
-            match self.steps.take(&mut packet.next) {
+            match packet.next.take() {
                 Step::End => return self.leave(packet, t, dispositions),
                 Step::Loss => {
                     let position = self.position(&packet, slot::LOSS);
@@ -522,6 +519,19 @@ impl Engine {
                     packet.copy = copies;
                     if is_delayed {
                         return self.delay_copy(packet, t, dispositions);
+                    }
+                }
+                Step::Police => {
+                    let flow = &mut self.flows[packet.flow as usize];
+                    if let Some(policer) = &mut self.paths[flow.path as usize].policer
+                        && !policer.conforms(t, packet.length)
+                    {
+                        if packet.flags & CAPABLE == 0 || !policer.marks {
+                            flow.counters.policed_packets += 1;
+                            return self.drop(packet, t, Verdict::Lost, dispositions);
+                        }
+                        packet.flags |= FLAG_MARKED;
+                        flow.counters.marked_packets += 1;
                     }
                 }
                 Step::Rate => {

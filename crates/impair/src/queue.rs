@@ -1,9 +1,9 @@
-//! A link of a limited rate with a queue. Its arithmetic is in integers: no packet is sent even a
+//! A link of a limited rate with a queue, and a policer. Their arithmetic is in integers: no packet is sent even a
 //! nanosecond too early, and rounding errors do not accumulate.
 
 use std::collections::VecDeque;
 
-use weir_model::impairment::{Framing, QueueLimit, Rate};
+use weir_model::impairment::{Framing, Police, QueueLimit, Rate};
 
 /// Bytes of an untagged Ethernet header, beyond the network layer.
 const ETHERNET_HEADER: i64 = 14;
@@ -26,41 +26,33 @@ impl Limit {
     }
 }
 
-/// The transmitter of a link.
+/// A time that frames move on, by the time that each takes at a rate.
 #[derive(Clone, Debug)]
-pub(crate) struct Transmitter {
+struct Meter {
     bits_per_second: u64,
-    framing: Framing,
-    /// End of transmission of all accepted frames: this many ns and `part`/rate of one.
-    busy_until: u64,
+    /// This many ns and `part`/rate of one.
+    ns: u64,
     part: u64,
 }
 
-impl Transmitter {
-    pub(crate) fn new(config: &Rate) -> Self {
+impl Meter {
+    fn new(bits_per_second: u64) -> Self {
         // A checked configuration has 1 or more.
-        let bits_per_second = config.bits.0.max(1);
-        Self { bits_per_second, framing: config.framing(), busy_until: 0, part: 0 }
+        Self { bits_per_second: bits_per_second.max(1), ns: 0, part: 0 }
     }
 
-    /// Starts another transmission at `t` at the earliest.
-    pub(crate) fn set_busy_until(&mut self, t: u64) {
-        self.busy_until = t;
+    fn set(&mut self, t: u64) {
+        self.ns = t;
         self.part = 0;
     }
 
+    /// The time, rounded up.
     #[inline]
-    pub(crate) fn free_at(&self) -> u64 {
-        self.busy_until.saturating_add(u64::from(self.part > 0))
+    fn time(&self) -> u64 {
+        self.ns.saturating_add(u64::from(self.part > 0))
     }
 
-    /// Bytes of a frame on the link.
-    #[inline]
-    pub(crate) fn framed(&self, length: u32) -> u32 {
-        self.framing.bytes(i64::from(length) - ETHERNET_HEADER)
-    }
-
-    /// Adds a frame of this many bytes on the link behind those accepted.
+    /// Moves on by a frame of this many bytes on the link.
     #[inline]
     fn add(&mut self, framed: u32) {
         // For up to 2³² bytes the product is at most 2³² · 8 · 10⁹, which may exceed 64 bits.
@@ -73,30 +65,160 @@ impl Transmitter {
                 (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
             }
         };
-        self.busy_until = self.busy_until.saturating_add(whole);
+        self.ns = self.ns.saturating_add(whole);
         self.part = part;
     }
 
-    /// Sends a frame at `t`, when the transmitter is free; returns when its transmission ends. `has_waited`: it starts exactly when the
-    /// one before ended, a part of a nanosecond before `t`.
-    pub(crate) fn send(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
-        if !has_waited {
-            self.set_busy_until(t);
-        }
-        self.add(framed);
-        self.free_at()
-    }
-
-    /// Time that bytes take on the link.
-    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+    /// Time that bytes take at the rate.
+    fn time_of(&self, bytes: u64) -> u64 {
         let ns = u128::from(bytes) * u128::from(8 * NS) / u128::from(self.bits_per_second);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Bytes that the link carries in a time.
-    pub(crate) fn bytes_in(&self, ns: u64) -> u64 {
+    /// Bytes that the rate carries in a time.
+    fn bytes_in(&self, ns: u64) -> u64 {
         let bytes = u128::from(ns) * u128::from(self.bits_per_second) / u128::from(8 * NS);
         u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// The burst of a shaper, a token bucket as a time (the virtual scheduling of ITU-T I.371, appendix I): frames leave ahead of the time
+/// at which a link of the rate would have sent them, by the time that the rate needs for a burst at most.
+#[derive(Clone, Debug)]
+struct Burst {
+    ns: u64,
+    peak: Option<Meter>,
+}
+
+/// The transmitter of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Transmitter {
+    framing: Framing,
+    /// End of transmission of all accepted frames. With a burst: when the bucket will be full.
+    busy_until: Meter,
+    burst: Option<Burst>,
+}
+
+impl Transmitter {
+    pub(crate) fn new(config: &Rate) -> Self {
+        let busy_until = Meter::new(config.bits.0);
+        let burst = config.burst.map(|burst| Burst {
+            ns: busy_until.time_of(burst.0),
+            peak: config.peak.map(|peak| Meter::new(peak.0)),
+        });
+        Self { framing: config.framing(), busy_until, burst }
+    }
+
+    /// Starts another transmission at `t` at the earliest, then without tokens for a burst if that is later than `now`.
+    pub(crate) fn start_after(&mut self, t: u64, now: u64) {
+        let burst_ns = self.burst.as_ref().map_or(0, |burst| if t > now { burst.ns } else { 0 });
+        self.busy_until.set(t.saturating_add(burst_ns));
+        if let Some(peak) = self.burst.as_mut().and_then(|burst| burst.peak.as_mut()) {
+            peak.set(t);
+        }
+    }
+
+    /// When another transmission can start.
+    #[inline]
+    pub(crate) fn free_at(&self) -> u64 {
+        let end = self.busy_until.time();
+        match &self.burst {
+            None => end,
+            Some(Burst { ns, peak }) => {
+                end.saturating_sub(*ns).max(peak.as_ref().map_or(0, Meter::time))
+            }
+        }
+    }
+
+    /// Bytes of a frame on the link.
+    #[inline]
+    pub(crate) fn framed(&self, length: u32) -> u32 {
+        self.framing.bytes(i64::from(length) - ETHERNET_HEADER)
+    }
+
+    /// Sends a frame that arrives at `t`; returns when its transmission ends. `has_waited`: it starts exactly when the one before
+    /// ended, which may be a part of a nanosecond before [`free_at`](Self::free_at).
+    #[inline]
+    pub(crate) fn send(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
+        if self.burst.is_some() {
+            return self.send_shaped(t, framed, has_waited);
+        }
+        if !has_waited {
+            self.busy_until.set(t);
+        }
+        self.busy_until.add(framed);
+        self.busy_until.time()
+    }
+
+    /// As [`send`](Self::send), with a burst.
+    #[cold]
+    fn send_shaped(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
+        let Some(Burst { ns, peak }) = &mut self.burst else { return t };
+        let peak_end = peak.as_ref().map_or(0, Meter::time);
+        let earliest = t.max(peak_end);
+        if earliest >= self.busy_until.time() {
+            // The bucket is full.
+            self.busy_until.set(earliest);
+        }
+        self.busy_until.add(framed);
+        let has_tokens_at = self.busy_until.time().saturating_sub(*ns);
+        let start = earliest.max(has_tokens_at);
+        let Some(peak) = peak else { return start };
+        if !has_waited || start > peak_end {
+            peak.set(start);
+        }
+        peak.add(framed);
+        peak.time()
+    }
+
+    /// Time that bytes take on the link.
+    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+        self.busy_until.time_of(bytes)
+    }
+
+    /// Bytes that the link carries in a time.
+    pub(crate) fn bytes_in(&self, ns: u64) -> u64 {
+        self.busy_until.bytes_in(ns)
+    }
+}
+
+/// A policer: a token bucket that drops what exceeds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Policer {
+    framing: Framing,
+    /// When the bucket will be full.
+    full_at: Meter,
+    burst_bytes: u64,
+    /// Whether it marks packets if they can be, instead of dropping them.
+    pub(crate) marks: bool,
+}
+
+impl Policer {
+    pub(crate) fn new(config: &Police) -> Self {
+        Self {
+            framing: config.framing(),
+            full_at: Meter::new(config.bits.0),
+            burst_bytes: config.burst.0,
+            marks: config.ecn,
+        }
+    }
+
+    /// Whether there are tokens for a frame that arrives at `t`; it takes them, if so.
+    #[inline]
+    pub(crate) fn conforms(&mut self, t: u64, length: u32) -> bool {
+        let mut full_at = self.full_at.clone();
+        if t >= full_at.time() {
+            full_at.set(t);
+        }
+        full_at.add(self.framing.bytes(i64::from(length) - ETHERNET_HEADER));
+        // What it will lack then, in bits · 10⁹: exact.
+        let rate = u128::from(full_at.bits_per_second);
+        let lack = u128::from(full_at.ns.saturating_sub(t)) * rate + u128::from(full_at.part);
+        let conforms = lack <= u128::from(self.burst_bytes) * u128::from(8 * NS);
+        if conforms {
+            self.full_at = full_at;
+        }
+        conforms
     }
 }
 
@@ -155,16 +277,16 @@ impl Link {
 
     /// Adopts the queue of the link that this one replaces, so that two frames are never sent at the same
     /// time.
-    pub(crate) fn after(mut self, before: &Link) -> Self {
-        self.transmitter.set_busy_until(before.free_at());
+    pub(crate) fn after(mut self, before: &Link, now: u64) -> Self {
+        self.transmitter.start_after(before.free_at(), now);
         self.waiting.clone_from(&before.waiting);
         self.waiting_bytes = before.waiting_bytes;
         self
     }
 
     /// This link, which starts another transmission at `t` at the earliest.
-    pub(crate) fn busy_until(mut self, t: u64) -> Self {
-        self.transmitter.set_busy_until(t);
+    pub(crate) fn busy_until(mut self, t: u64, now: u64) -> Self {
+        self.transmitter.start_after(t, now);
         self
     }
 
@@ -226,7 +348,6 @@ impl Link {
             if !memory.has_room(cost) {
                 return Entry::NoMemory;
             }
-            self.transmitter.set_busy_until(t);
             self.waiting.clear();
             self.waiting_bytes = 0;
         } else {
@@ -252,8 +373,7 @@ impl Link {
                 self.waiting_bytes += u64::from(framed);
             }
         }
-        self.transmitter.add(framed);
-        Entry::Sent(self.free_at())
+        Entry::Sent(self.transmitter.send(t, framed, t < free_at))
     }
 }
 
@@ -330,8 +450,115 @@ mod tests {
     fn a_new_rate_waits_for_the_old_queue() {
         let mut old = link("rate 12M");
         old.enter(0, 1496);
-        let mut new = Roomy(link("rate 24M").0.after(&old.0));
+        let mut new = Roomy(link("rate 24M").0.after(&old.0, 0));
         assert_eq!(new.enter(0, 1496), Some(1_500_000));
+    }
+
+    /// Departures of frames of 1500 bytes on the link, which take 1 ms at 12 Mbit/s, in µs.
+    fn departures(link: &mut Roomy, t: u64, frames: usize) -> Vec<u64> {
+        (0..frames).map(|_| link.enter(t, 1496).unwrap() / 1000).collect()
+    }
+
+    #[test]
+    fn a_shaper_sends_a_burst_and_then_its_rate() {
+        let mut shaper = link("rate 12M burst 4500");
+        assert_eq!(departures(&mut shaper, 0, 5), [0, 0, 0, 1000, 2000]);
+        // The bucket is full at 5 ms.
+        assert_eq!(departures(&mut shaper, 4_000_000, 4), [4000, 4000, 5000, 6000]);
+        assert_eq!(departures(&mut shaper, 50_000_000, 4), [50_000, 50_000, 50_000, 51_000]);
+        // A packet longer than the bucket waits for the rest of its tokens.
+        assert_eq!(departures(&mut link("rate 12M burst 600"), 0, 3), [600, 1600, 2600]);
+    }
+
+    #[test]
+    fn a_peak_rate_limits_the_burst() {
+        let mut shaper = link("rate 12M burst 4500 peak 120M");
+        assert_eq!(departures(&mut shaper, 0, 5), [100, 200, 300, 1100, 2100]);
+        assert_eq!(departures(&mut shaper, 50_000_000, 2), [50_100, 50_200]);
+    }
+
+    #[test]
+    fn a_burst_does_not_wait_in_the_queue() {
+        let accepted = |text: &str| {
+            let mut link = link(text);
+            (0..100).filter(|_| link.enter(0, 1496).is_some()).count()
+        };
+        // Three leave immediately, one is next, two wait.
+        assert_eq!(accepted("rate 12M burst 4500 queue 2packets"), 6);
+        assert_eq!(accepted("rate 12M burst 4500 queue 3000"), 6);
+        assert_eq!(accepted("rate 12M burst 4500 queue 2ms"), 6);
+    }
+
+    #[test]
+    fn a_new_shaper_has_no_burst_until_the_old_queue_is_empty() {
+        let mut old = link("rate 12M");
+        old.enter(0, 1496);
+        let new = "rate 24M burst 4500".parse::<Laws>().unwrap().rate.unwrap();
+        let after = |now| Roomy(Link::new(&new).after(&old.0, now));
+        assert_eq!(departures(&mut after(0), 0, 2), [1500, 2000]);
+        assert_eq!(departures(&mut after(9_000_000), 9_000_000, 4), [9000, 9000, 9000, 9500]);
+    }
+
+    fn policer(text: &str) -> Policer {
+        Policer::new(&text.parse::<Laws>().unwrap().police.unwrap())
+    }
+
+    #[test]
+    fn a_policer_drops_what_exceeds_rate_and_burst() {
+        let mut policer = policer("police 12M burst 4500");
+        let mut conforming = |t: u64| (0..5).filter(|_| policer.conforms(t, 1496)).count();
+        assert_eq!(conforming(0), 3);
+        // A dropped packet takes no tokens: there are enough again after exactly 1 ms.
+        assert_eq!(conforming(999_999), 0);
+        assert_eq!(conforming(1_000_000), 1);
+        assert_eq!(conforming(3_500_000), 2);
+        assert_eq!(conforming(60_000_000), 3);
+        // An earlier stamp finds the tokens of that time or fewer.
+        assert_eq!(conforming(59_000_000), 0);
+    }
+
+    #[test]
+    fn a_policer_never_passes_a_packet_longer_than_its_burst() {
+        let mut policer = policer("police 12M burst 1499");
+        assert!((0..9).all(|second| !policer.conforms(second * NS, 1496)));
+        assert!(policer.conforms(0, 1495));
+    }
+
+    /// A token bucket in units of 10⁻⁹ bit, in which the time since the start is a number as well: ns · rate.
+    struct Bucket {
+        rate: u128,
+        size: u128,
+        tokens: u128,
+        at: u128,
+    }
+
+    impl Bucket {
+        fn new(rate: u64, burst: u64) -> Self {
+            let size = u128::from(burst) * u128::from(8 * NS);
+            Self { rate: rate.into(), size, tokens: size, at: 0 }
+        }
+
+        fn fill(&mut self, at: u128) {
+            self.tokens = self.size.min(self.tokens + (at - self.at));
+            self.at = at;
+        }
+
+        /// When a frame leaves a shaper, ns.
+        fn leaves(&mut self, t: u64, framed: u32) -> u64 {
+            self.fill(self.at.max(u128::from(t) * self.rate));
+            let needed = u128::from(framed) * u128::from(8 * NS);
+            self.at += needed.saturating_sub(self.tokens);
+            self.tokens = self.tokens.saturating_sub(needed);
+            self.at.div_ceil(self.rate) as u64
+        }
+
+        fn conforms(&mut self, t: u64, framed: u32) -> bool {
+            self.fill(u128::from(t) * self.rate);
+            let needed = u128::from(framed) * u128::from(8 * NS);
+            let conforms = needed <= self.tokens;
+            self.tokens -= if conforms { needed } else { 0 };
+            conforms
+        }
     }
 
     #[test]
@@ -407,6 +634,27 @@ mod tests {
             }
             let exact = (u128::from(accepted_frames as u64) * 1500 * 8_000_000_000).div_ceil(u128::from(rate));
             prop_assert_eq!(u128::from(last), exact);
+        }
+
+        #[test]
+        fn shaper_and_policer_are_token_buckets(
+            rate in 1_000u64..20_000_000_000,
+            burst in 1u64..200_000,
+            frames in prop::collection::vec((0u64..3_000_000, 14u32..9014), 2..60),
+        ) {
+            let mut shaper = link(&format!("rate {rate} burst {burst} queue 1h"));
+            let mut policer = policer(&format!("police {rate} burst {burst}"));
+            let (mut waits, mut drops) = (Bucket::new(rate, burst), Bucket::new(rate, burst));
+            let mut t = 0;
+            for (gap, length) in frames {
+                t += gap;
+                prop_assert_eq!(policer.conforms(t, length), drops.conforms(t, length + 4));
+                if let Some(departure) = shaper.enter(t, length) {
+                    let exact = waits.leaves(t, length + 4);
+                    // The time of the burst is rounded down, so that no frame is early.
+                    prop_assert!((exact..=exact + 1).contains(&departure), "{departure} {exact}");
+                }
+            }
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weir_laws::{Chance, Draws, Geometric, flow_hash};
 use weir_model::impairment::{
     Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OrderPolicy,
-    PacketFacts, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw, TriggerState,
+    PacketFacts, Police, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw,
+    TriggerState,
 };
 
 use crate::counters::Counters;
@@ -14,77 +15,56 @@ use crate::disposition::Meta;
 use crate::engine::ManagedLink;
 use crate::key::Layers;
 use crate::pool::List;
-use crate::queue::Link;
+use crate::queue::{Link, Policer};
 use crate::trigger::{RunningTrigger, TriggerStatus};
 
 /// A stage in the engine. Content is not one: it is changed when a packet leaves, since flipped bits do not
 /// affect other stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Step {
+    /// The end of the list.
+    End,
     Loss,
     Duplicate,
+    Police,
     Rate,
     Delay,
     Reorder,
     Batch,
-    /// The end of the list.
-    End,
 }
 
-/// A packet's next step: an index in [`StepLists`]. 0 is the end.
+/// The steps that a packet still takes, the next one in the lowest bits. Therefore a packet that is queued while laws change keeps
+/// its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NextStep(u16);
+pub(crate) struct Steps(u32);
 
-/// All lists of steps, concatenated, each with an end. Lists are never removed, so that a packet queued
-/// under other laws keeps its steps. Their number is bounded by the number of orders of subsets of the
-/// stages.
-#[derive(Debug)]
-pub(crate) struct StepLists {
-    steps: Box<[Step; MAX_STEPS]>,
-    used: usize,
-}
+/// Bits of a step.
+const STEP_BITS: u32 = 4;
+// All stages but content are steps.
+const _: () =
+    assert!((Stage::COUNT as u32 - 1) * STEP_BITS <= u32::BITS, "too many stages for Steps");
 
-/// Stages that are steps: all but content.
-const STEPS: usize = Stage::COUNT - 1;
-/// Maximum number of steps in all lists, ends included: k of n stages have n!/(n − k)! orders. Rounded up
-/// to a power of two, so that a step is looked up without a bounds check.
-const MAX_STEPS: usize = {
-    let (mut orders, mut k, mut sum) = (1, 0, 0);
-    while k <= STEPS {
-        sum += orders * (k + 1);
-        orders *= STEPS - k;
-        k += 1;
-    }
-    sum.next_power_of_two()
-};
-const _: () = assert!(MAX_STEPS <= 1 << 16, "NextStep is too narrow for that number of stages");
-
-impl StepLists {
-    pub(crate) fn new() -> Self {
-        Self { steps: Box::new([Step::End; MAX_STEPS]), used: 1 }
+impl Steps {
+    fn of(steps: impl DoubleEndedIterator<Item = Step>) -> Self {
+        Self(steps.rev().fold(0, |rest, step| rest << STEP_BITS | step as u32))
     }
 
-    /// The first step of a list; adds the list if it is new.
-    fn first_of(&mut self, list: &[Step]) -> NextStep {
-        let mut at = 0;
-        for known in self.steps[..self.used].split_inclusive(|step| *step == Step::End) {
-            if &known[..known.len() - 1] == list {
-                return NextStep(at as u16);
-            }
-            at += known.len();
-        }
-        // MAX_STEPS has room for every order of every subset of the stages.
-        self.steps[at..at + list.len()].copy_from_slice(list);
-        self.used = at + list.len() + 1;
-        NextStep(at as u16)
-    }
-
-    /// Returns a packet's next step and advances it.
+    /// Returns the next step and advances to the one after it.
     #[inline]
-    pub(crate) fn take(&self, next: &mut NextStep) -> Step {
-        let step = self.steps[usize::from(next.0) % MAX_STEPS];
-        next.0 = next.0.wrapping_add(1);
-        step
+    pub(crate) fn take(&mut self) -> Step {
+        let step = self.0 & ((1 << STEP_BITS) - 1);
+        self.0 >>= STEP_BITS;
+        match step {
+            1 => Step::Loss,
+            2 => Step::Duplicate,
+            3 => Step::Police,
+            4 => Step::Rate,
+            5 => Step::Delay,
+            6 => Step::Reorder,
+            7 => Step::Batch,
+            _ => Step::End,
+        }
     }
 }
 
@@ -251,13 +231,14 @@ pub(crate) struct FlowTrigger {
     fresh: Option<FreshLaws>,
 }
 
-/// The laws of a flow, and the delay of its own path, before the first packet.
+/// The laws of a flow, and policer and delay of its own path, before the first packet.
 #[derive(Debug)]
 struct FreshLaws {
     loss: [Option<LossLaw>; 2],
     duplicate: Option<DuplicateStage>,
     reorder: Option<ReorderStage>,
     batch: Option<BatchStage>,
+    policer: Option<Policer>,
     delay: Option<DelayStage>,
 }
 
@@ -270,6 +251,7 @@ impl FreshLaws {
             duplicate: laws.duplicate.as_ref().and_then(DuplicateStage::of),
             reorder: laws.reorder.as_ref().and_then(ReorderStage::of),
             batch: laws.batch.as_ref().and_then(BatchStage::of),
+            policer: shared.police.as_ref().map(Policer::new),
             delay: shared.delay.as_ref().and_then(DelayStage::of),
         })
     }
@@ -287,7 +269,7 @@ pub(crate) struct Flow {
     /// One more than the highest index sent.
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
-    pub(crate) first_step: NextStep,
+    pub(crate) steps: Steps,
     /// What arriving packets do first.
     pub(crate) arrival: Arrival,
     /// Whether there is no stage and no content law.
@@ -296,7 +278,7 @@ pub(crate) struct Flow {
     pub(crate) loss: [Option<LossLaw>; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
     pub(crate) marks: bool,
-    /// Whether the queue of its path marks packets or tells flows apart.
+    /// Whether the policer or the queue of its path marks packets, or the queue tells flows apart.
     pub(crate) classifies: bool,
     /// When the first packet reached the law.
     pub(crate) loss_start_ns: Option<u64>,
@@ -326,7 +308,7 @@ impl Flow {
             next_draw: [0; 2],
             sent_to: 0,
             counters: Counters::default(),
-            first_step: NextStep::default(),
+            steps: Steps::default(),
             arrival: Arrival::Plain,
             is_empty: true,
             loss: [None, None],
@@ -346,10 +328,10 @@ impl Flow {
         }
     }
 
-    /// Applies laws. `shared` has the rate and delay of the flow's path, its own or an aggregate's.
+    /// Applies laws. `shared` has policer, rate and delay of the flow's path, its own or an aggregate's.
     /// Unchanged laws keep their state.
-    pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32, lists: &mut StepLists) {
-        // Equal paths are the same path, so that another path means another rate or delay.
+    pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32) {
+        // Equal paths are the same path, so that another path means another policer, rate or delay.
         let is_first = self.laws_version == 0;
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
         if self.laws.loss != laws.loss {
@@ -358,7 +340,8 @@ impl Flow {
         }
         self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
         let aqm = shared.rate.as_ref().and_then(|rate| rate.aqm.as_ref());
-        self.classifies = aqm.is_some_and(|aqm| aqm.reads_packets());
+        self.classifies = aqm.is_some_and(|aqm| aqm.reads_packets())
+            || shared.police.as_ref().is_some_and(|police| police.ecn);
         if self.laws.duplicate != laws.duplicate {
             self.duplicate = laws.duplicate.as_ref().and_then(DuplicateStage::of);
         }
@@ -385,6 +368,7 @@ impl Flow {
         let step = |stage| match stage {
             Stage::Loss => self.loss[0].as_ref().map(|_| Step::Loss),
             Stage::Duplicate => self.duplicate.as_ref().map(|_| Step::Duplicate),
+            Stage::Police => shared.police.as_ref().map(|_| Step::Police),
             Stage::Rate => shared.rate.as_ref().map(|_| Step::Rate),
             Stage::Delay => shared.delay.as_ref().map(|_| Step::Delay),
             Stage::Reorder => self.reorder.as_ref().map(|_| Step::Reorder),
@@ -392,8 +376,8 @@ impl Flow {
             Stage::Content => None,
         };
         let steps: Vec<Step> = laws.stages().into_iter().filter_map(step).collect();
-        self.first_step = lists.first_of(&steps);
         self.is_empty = steps.is_empty() && self.content.is_none();
+        self.steps = Steps::of(steps.into_iter());
         self.laws = laws;
     }
 
@@ -442,6 +426,7 @@ impl Flow {
             self.reorder.clone_from(&fresh.reorder);
             self.batch.clone_from(&fresh.batch);
             if let Some(path) = path {
+                path.policer.clone_from(&fresh.policer);
                 path.delay.clone_from(&fresh.delay);
             }
         }
@@ -453,6 +438,7 @@ impl Flow {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     pub(crate) members: Arc<[String]>,
+    pub(crate) police: Option<Police>,
     pub(crate) rate: Option<Rate>,
     pub(crate) delay: Option<Delay>,
     /// Order of the stages: paths of different orders do not share an output queue.
@@ -464,6 +450,7 @@ impl Shared {
     pub(crate) fn own(members: Arc<[String]>, laws: &Laws) -> Self {
         Self {
             members,
+            police: laws.police.clone(),
             rate: laws.rate.clone(),
             delay: laws.delay.clone(),
             order: laws.order.clone(),
@@ -471,7 +458,7 @@ impl Shared {
     }
 
     pub(crate) fn is_empty_path(&self) -> bool {
-        self.rate.is_none() && self.delay.is_none()
+        self.police.is_none() && self.rate.is_none() && self.delay.is_none()
     }
 
     /// A hash of the first member's name; a flow is on one path only.
@@ -530,10 +517,11 @@ impl DelayStage {
     }
 }
 
-/// Rate and delay of one flow or of an aggregate, with their queued packets.
+/// Policer, rate and delay of one flow or of an aggregate, with their queued packets.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) shared: Shared,
+    pub(crate) policer: Option<Policer>,
     pub(crate) link: Option<Link>,
     /// The link, if its queue is managed.
     pub(crate) managed: Option<ManagedLink>,
@@ -552,6 +540,7 @@ impl Path {
     pub(crate) fn new(shared: Shared) -> Self {
         let delay = shared.delay.as_ref().and_then(DelayStage::of);
         Self {
+            policer: shared.police.as_ref().map(Policer::new),
             link: shared.rate.as_ref().filter(|rate| rate.aqm.is_none()).map(Link::new),
             managed: shared.rate.as_ref().and_then(ManagedLink::new),
             delay,
@@ -581,19 +570,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_list_is_stored_once_and_ends() {
-        let mut lists = StepLists::new();
-        let all = [Step::Rate, Step::Loss, Step::Delay];
-        let first = lists.first_of(&all);
-        let part = lists.first_of(&all[..2]);
-        assert_eq!(lists.first_of(&[]), NextStep::default());
-        assert_eq!((lists.first_of(&all), lists.first_of(&all[..2])), (first, part));
-        for (start, list) in [(first, &all[..]), (part, &all[..2]), (NextStep::default(), &[])] {
-            let mut next = start;
+    fn steps_are_taken_in_their_order_and_end() {
+        for list in [
+            &[Step::Rate, Step::Loss, Step::Delay][..],
+            &[
+                Step::Batch,
+                Step::Reorder,
+                Step::Delay,
+                Step::Rate,
+                Step::Police,
+                Step::Duplicate,
+                Step::Loss,
+            ],
+            &[],
+        ] {
+            let mut steps = Steps::of(list.iter().copied());
             for step in list {
-                assert_eq!(lists.take(&mut next), *step);
+                assert_eq!(steps.take(), *step);
             }
-            assert_eq!(lists.take(&mut next), Step::End);
+            assert_eq!([steps.take(), steps.take()], [Step::End; 2]);
         }
     }
 }

@@ -22,7 +22,6 @@ impl Engine {
             flows: vec![Flow::new(OTHER_NAME)],
             active: vec![true],
             paths: vec![Path::new(Shared::default())],
-            steps: StepLists::new(),
             pool: Pool::new(),
             fifos: BinaryHeap::with_capacity(64),
             wheel: Wheel::new(),
@@ -107,7 +106,7 @@ impl Engine {
         triggers: Vec<Option<RunningTrigger>>,
     ) -> (Vec<u32>, Vec<RunningTrigger>) {
         let side = side(self.direction);
-        // Rates and delays with their flows; `group_of` is the index in it by a flow's name.
+        // Policers, rates and delays with their flows; `group_of` is the index in it by a flow's name.
         let mut shareds: Vec<Shared> = vec![];
         let mut group_of: HashMap<&str, usize> = HashMap::new();
         for aggregate in &config.aggregates {
@@ -119,6 +118,7 @@ impl Engine {
                 group_of.extend(aggregate.flows.iter().map(|name| (name.as_str(), shareds.len())));
                 shareds.push(Shared {
                     members: aggregate.flows.clone().into(),
+                    police: shared.police.clone(),
                     rate: shared.rate.clone(),
                     delay: shared.delay.clone(),
                     order: None,
@@ -225,7 +225,7 @@ impl Engine {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
                 // Its queued packets pass the remaining stages without laws.
-                flow.put(Laws::default(), &Shared::default(), NO_PATH, &mut self.steps);
+                flow.put(Laws::default(), &Shared::default(), NO_PATH);
                 unused.extend(flow.set_trigger(None, &Shared::default()));
             }
         }
@@ -254,7 +254,7 @@ impl Engine {
         let mut before = vec![NO_PATH; shareds.len()];
         for (number, _, group) in &wanted {
             let path = self.flows[*number as usize].path;
-            if self.free_at(path) > self.free_at(before[*group]) {
+            if self.free_at(path) >= self.free_at(before[*group]) {
                 before[*group] = path;
             }
         }
@@ -267,7 +267,7 @@ impl Engine {
             paths[group] = Some(path);
             let trigger = self.trigger_of(number, &laws, trigger);
             let flow = &mut self.flows[number as usize];
-            flow.put(laws, shared, path, &mut self.steps);
+            flow.put(laws, shared, path);
             unused.extend(flow.set_trigger(trigger, shared));
         }
         unused
@@ -302,12 +302,16 @@ impl Engine {
 
     fn new_path(&mut self, shared: &Shared, before: u32, free: &mut Vec<u32>) -> u32 {
         let mut path = Path::new(shared.clone());
-        let free_at = self.free_at(before);
-        path.link = path.link.map(|link| match &self.paths[before as usize].link {
-            Some(old) => link.after(old),
-            None => link.busy_until(free_at),
+        let (free_at, now) = (self.free_at(before), self.clock_ns);
+        let before = &self.paths[before as usize];
+        path.link = path.link.map(|link| match &before.link {
+            Some(old) => link.after(old, now),
+            None => link.busy_until(free_at, now),
         });
-        path.managed = path.managed.map(|link| link.busy_until(free_at));
+        path.managed = path.managed.map(|link| link.busy_until(free_at, now));
+        if path.shared.police == before.shared.police {
+            path.policer.clone_from(&before.policer);
+        }
         match free.pop() {
             Some(number) => {
                 self.paths[number as usize] = path;

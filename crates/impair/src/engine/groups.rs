@@ -9,7 +9,7 @@ impl Engine {
     pub(super) fn come_back(
         &mut self,
         mut packet: Packet,
-        here: NextStep,
+        here: Steps,
         t: u64,
         dispositions: &mut Vec<Disposition>,
     ) {

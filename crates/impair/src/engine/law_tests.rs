@@ -232,3 +232,80 @@ fn ipv6_packets_are_marked_and_bleached() {
     assert_eq!((bytes[14], bytes[15]), (0x6b, 0x80));
     assert_eq!(bytes[16..], frame[16..]);
 }
+
+#[test]
+fn a_policer_drops_poisson_arrivals_as_theory_says() {
+    // Frames of 1000 bytes with 4 of framing less the header's 14: 8 ms of tokens at 1.004 Mbit/s, which is the bucket. One that
+    // conforms blocks those of the next 8 ms, so that of arrivals at a rate of λ the fraction ρ/(1 + ρ) is dropped, ρ = λ · 8 ms
+    // (Erlang's B formula for one server).
+    let (philox, packets) = (Philox::new(3), 200_000_u64);
+    for (load, mean_gap_ns) in [(1.0, 8e6), (0.25, 32e6)] {
+        let mut t = MS as f64;
+        let metas = (0..packets).map(|packet| {
+            let position = DrawPosition {
+                flow: 1,
+                direction: Direction::Forward,
+                slot: slot::SPACING,
+                packet,
+            };
+            let unit = (position.draws(&philox).bits() >> 11) as f64 / (1_u64 << 53) as f64;
+            t -= mean_gap_ns * (1.0 - unit).ln();
+            Meta::opaque(packet as u32, t as u64, 1000)
+        });
+        let mut engine = engine("police 1004k burst 1004");
+        let dispositions = feed(&mut engine, &metas.collect::<Vec<_>>());
+        let dropped = count(&dispositions, Verdict::Lost);
+        let counters = engine.flows[0].counters;
+        assert_eq!((counters.lost_packets, counters.policed_packets), (dropped, dropped));
+        let fraction = dropped as f64 / packets as f64;
+        // The drops of each busy period are Poisson with mean ρ; 6.2 standard deviations of their ratio to all packets.
+        let periods = packets as f64 / (1.0 + load);
+        let deviation = (load / periods).sqrt() / (1.0 + load) / (1.0 + load);
+        let theory = load / (1.0 + load);
+        assert!((fraction - theory).abs() < 6.2 * deviation, "{fraction} {theory} ± {deviation}");
+    }
+}
+
+#[test]
+fn a_policer_marks_capable_packets_instead() {
+    let mut frame = udp_frame((1, 2), &[0; 958]);
+    let mut engine = engine("police 1004k burst 1004 ecn");
+    let mut marked = |ecn: u8| {
+        frame[15] = ecn;
+        let metas: Vec<Meta> = (0..2).map(|i| engine.meta(i, MS, &frame)).collect();
+        let of = feed(&mut engine, &metas);
+        of.iter().map(|one| (one.verdict, one.flags & FLAG_MARKED != 0)).collect::<Vec<_>>()
+    };
+    // 1000 bytes: the first has the bucket, all others are in excess of it.
+    assert_eq!(marked(2), [(Verdict::Forwarded, false), (Verdict::Forwarded, true)]);
+    assert_eq!(marked(0), [(Verdict::Lost, false), (Verdict::Lost, false)]);
+    let counters = engine.flows[0].counters;
+    assert_eq!((counters.marked_packets, counters.policed_packets), (1, 2));
+}
+
+#[test]
+fn a_policer_keeps_its_tokens_when_other_laws_change() {
+    let mut engine = engine("police 1M burst 1004");
+    let sent = |of: Vec<Disposition>| count(&of, Verdict::Forwarded);
+    assert_eq!(sent(feed(&mut engine, &even(2, 0))), 1);
+    for (laws, passes) in [
+        ("police 1M burst 1004, delay 1ms", 0),
+        ("police 1M burst 1004, loss 0%", 0),
+        ("police 2M burst 1004", 1),
+    ] {
+        engine.configure(&both(laws)).unwrap();
+        assert_eq!(sent(feed(&mut engine, &even(2, 0))), passes, "{laws}");
+    }
+}
+
+#[test]
+fn flows_of_an_aggregate_share_a_policer() {
+    let config = Impairment::parse(
+        "schema = \"weir.impair/1\"\n[[flow]]\nname = \"a\"\nfilter = { length = \"1000\" }\n[[flow]]\nname = \"b\"\n\
+         [[aggregate]]\nflows = [\"a\", \"b\"]\na_to_b = { police = { bits = \"1M\", burst = 1600 } }",
+    );
+    let mut engine = Engine::new(&config.unwrap(), Direction::Forward).unwrap();
+    let metas = [1000, 600, 500].map(|bytes| Meta::opaque(0, MS, bytes));
+    let verdicts: Vec<Verdict> = feed(&mut engine, &metas).iter().map(|one| one.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Forwarded, Verdict::Lost, Verdict::Forwarded]);
+}

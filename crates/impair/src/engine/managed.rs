@@ -111,8 +111,8 @@ impl ManagedLink {
     }
 
     /// This link, which starts another transmission at `t` at the earliest.
-    pub(crate) fn busy_until(mut self, t: u64) -> Self {
-        self.transmitter.set_busy_until(t);
+    pub(crate) fn busy_until(mut self, t: u64, now: u64) -> Self {
+        self.transmitter.start_after(t, now);
         self
     }
 

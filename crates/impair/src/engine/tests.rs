@@ -903,6 +903,9 @@ fn laws() -> impl Strategy<Value = String> {
         "rate 5M queue 9packets, ",
         "rate 100M, ",
         "rate 20M queue 1ms, ",
+        "rate 5M burst 4K queue 9packets, ",
+        "rate 5M burst 2K peak 50M, ",
+        "police 30M burst 4K, rate 40M, ",
     ]);
     let delay = prop::sample::select(vec![
         "delay 0s",
@@ -975,8 +978,9 @@ proptest! {
         text in laws(),
         gaps in prop::collection::vec(0u64..2_000_000, 1..200),
     ) {
-        let text = text.replace("rate 5M queue 9packets, ", "").replace("rate 100M, ", "").replace("rate 20M queue 1ms, ", "");
-        let text = format!("rate 9M queue 100packets, {}, order delay batch loss rate", text.split(", order").next().unwrap());
+        let others = text.split(", ").filter(|term| !term.starts_with("rate") && !term.starts_with("order"));
+        let others = others.collect::<Vec<_>>().join(", ");
+        let text = format!("rate 9M queue 100packets, {others}, order delay batch loss rate");
         let mut t = 0;
         let metas: Vec<Meta> = gaps.iter().zip(0..).map(|(gap, i)| { t += gap; Meta::opaque(i, t, 500) }).collect();
         let dispositions = feed(&mut engine(&text), &metas);

@@ -69,13 +69,14 @@ counters! {
     received_bytes, "received", None, "Bytes of received frames, without check sequence.";
     sent_packets, "sent", None, "Packets forwarded, copies included.";
     sent_bytes, "sent", None, "Bytes of forwarded frames, without check sequence.";
-    lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law.";
+    lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law or a policer.";
+    policed_packets, "policed", Some(Stage::Police), "Of the lost packets: those that exceeded the policer's rate and burst.";
     duplicated_packets, "duplicated", Some(Stage::Duplicate), "Copies made.";
     delayed_packets, "delayed", Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
     batched_packets, "batched", Some(Stage::Batch), "Packets forwarded after waiting in a batch or for a time slot.";
     modified_packets, "corrupted", Some(Stage::Content), "Packets forwarded with changed content.";
     reordered_packets, "reordered", Some(Stage::Reorder), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
-    marked_packets, "marked", Some(Stage::Loss), "Packets marked with ECN Congestion Experienced by a loss law or an AQM, instead of dropped.";
+    marked_packets, "marked", Some(Stage::Loss), "Packets marked with ECN Congestion Experienced by a loss law, a policer or an AQM, instead of dropped.";
     queue_dropped_packets, "queue-dropped", Some(Stage::Rate), "Packets dropped because the planned queue was full, or by its AQM.";
     aqm_dropped_packets, "AQM-dropped", Some(Stage::Rate), "Of the packets dropped by the queue: those that its AQM dropped. The others found it full.";
     unplanned_dropped_packets, "dropped unplanned", None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";

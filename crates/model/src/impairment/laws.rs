@@ -17,6 +17,7 @@ use super::content::Content;
 use super::delay::Delay;
 use super::duplicate::Duplicate;
 use super::loss::Loss;
+use super::police::Police;
 use super::rate::Rate;
 use super::reorder::Reorder;
 use super::slot::Slot;
@@ -152,6 +153,8 @@ stages! {
     Loss = loss: Loss;
     /// Duplication.
     Duplicate = duplicate: Duplicate, behind Loss;
+    /// Policing.
+    Police = police: Police;
     /// Rate and queue.
     Rate = rate: Rate;
     /// Delay and jitter.

@@ -22,6 +22,7 @@ mod filter;
 mod laws;
 mod loss;
 mod netem;
+mod police;
 pub mod profiles;
 mod queue;
 mod rate;
@@ -48,6 +49,7 @@ pub use filter::*;
 pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use netem::Netem;
+pub use police::Police;
 pub use queue::*;
 pub use rate::*;
 pub use reorder::{Distance, Reorder};
@@ -251,18 +253,18 @@ impl Laws {
     }
 }
 
-/// Consecutive flows that share one rate and queue, and one delay law, in each direction.
+/// Consecutive flows that share one policer, one rate and queue, and one delay law, in each direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, remote = "Self")]
 #[schemars(transform = reading::and_both)]
 pub struct Aggregate {
     /// Names of the flows, in the order of the file.
     pub flows: Vec<String>,
-    /// Rate and delay from A to B.
+    /// Policer, rate and delay from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
     #[schemars(schema_with = "reading::one_way", title = "A to B")]
     pub a_to_b: Laws,
-    /// Rate and delay from B to A.
+    /// Policer, rate and delay from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
     #[schemars(schema_with = "reading::one_way", title = "B to A")]
     pub b_to_a: Laws,
@@ -510,7 +512,7 @@ impl Impairment {
             ];
             let own = shared.slot_in_use(false).or(unshared.into_iter().flatten().next());
             if let Some(own) = own {
-                let accepted = "rate and delay; the rest stays with each flow";
+                let accepted = "police, rate and delay; the rest stays with each flow";
                 return refuse(format!("{at}.{field}"), own, accepted);
             }
             if shared.is_empty() {
@@ -523,7 +525,7 @@ impl Impairment {
                 if own.slot_in_use(true).is_some() || own.order.is_some() {
                     return refuse(
                         format!("flow[{i}].{field}"),
-                        &format!("rate, delay or order of {:?}", flow.name),
+                        &format!("police, rate, delay or order of {:?}", flow.name),
                         &format!("none: its {at} has them"),
                     );
                 }

@@ -14,10 +14,13 @@ use super::value::{QueueLimit, whole, word_serde};
 use crate::ModelError;
 use crate::law::Words;
 use crate::law::refuse;
-use crate::units::BitRate;
+use crate::units::{BitRate, ByteSize};
 
 /// Default framing bytes of a packet in addition to its network layer: Ethernet header and check sequence.
 pub(crate) const DEFAULT_OVERHEAD_BYTES: u32 = 18;
+
+/// Maximum size of a token bucket.
+const MAX_BURST_BYTES: u64 = 1 << 30;
 
 /// Cells of a link: packets are cut into pieces of equal size, the last of which is padded. ATM has cells of 48 bytes with a header
 /// of 5.
@@ -62,6 +65,11 @@ pub struct Framing {
 }
 
 impl Framing {
+    /// Framing bytes alone, without cells.
+    pub(super) const fn of_overhead(overhead: u32) -> Self {
+        Self { overhead, cells: None }
+    }
+
     /// The bytes on the link of a packet with this many bytes of network layer, which may be negative for frames without one.
     #[inline]
     #[must_use]
@@ -87,6 +95,15 @@ pub struct Rate {
     /// Rate in bit/s, framing overhead included.
     #[schemars(title = "Rate")]
     pub bits: BitRate,
+    /// Bytes that may leave without waiting after a pause, 1 to 1G: the bucket of a shaper, which the rate fills. A packet for which
+    /// it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "32K")]
+    pub burst: Option<ByteSize>,
+    /// Rate in bit/s at which the bytes of a burst leave, more than `bits`. Only with `burst`. Absent: immediately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Peak rate", example = "100M")]
+    pub peak: Option<BitRate>,
     /// Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
     /// frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,15 +150,27 @@ impl Rate {
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
+        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
         Aqm::NAMES.join(", ")
     )
 });
 
 impl Slot for Rate {
     const TERM: &'static str = "rate";
-    const OTHER_NAMES: &'static [&'static str] =
-        &["bandwidth", "bw", "throughput", "aqm", "red", "pie", "codel", "fq_codel", "dualpi2"];
+    const OTHER_NAMES: &'static [&'static str] = &[
+        "bandwidth",
+        "bw",
+        "throughput",
+        "shape",
+        "shaper",
+        "tbf",
+        "aqm",
+        "red",
+        "pie",
+        "codel",
+        "fq_codel",
+        "dualpi2",
+    ];
     const IS_SHARED: bool = true;
 
     fn form() -> &'static str {
@@ -150,15 +179,23 @@ impl Slot for Rate {
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
         let bits = words.value()?;
+        let burst = if words.took("burst") { Some(words.value()?) } else { None };
+        let peak = if words.took("peak") { Some(words.value()?) } else { None };
         let queue = if words.took("queue") { Some(words.value()?) } else { None };
         let aqm = Aqm::read(words)?;
         let overhead_bytes = if words.took("overhead") { Some(words.value()?) } else { None };
         let cells = if words.took("cells") { Some(words.value()?) } else { None };
-        Ok(Rate { bits, queue, aqm, overhead_bytes, cells })
+        Ok(Rate { bits, burst, peak, queue, aqm, overhead_bytes, cells })
     }
 
     fn text(&self) -> String {
         let mut text = format!("rate {}", self.bits);
+        if let Some(burst) = &self.burst {
+            text += &format!(" burst {burst}");
+        }
+        if let Some(peak) = &self.peak {
+            text += &format!(" peak {peak}");
+        }
         if let Some(queue) = &self.queue {
             text += &format!(" queue {queue}");
         }
@@ -175,15 +212,20 @@ impl Slot for Rate {
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
-        if !(1..=1_000_000_000_000).contains(&self.bits.0) {
-            return refuse(at, "bits", self.bits, "1 bit/s to 1T");
+        check_rate(at, "bits", self.bits)?;
+        if let Some(burst) = self.burst {
+            check_burst(at, burst)?;
+        }
+        if let Some(peak) = self.peak {
+            check_rate(at, "peak", peak)?;
+            if self.burst.is_none() || peak <= self.bits {
+                return refuse(at, "peak", peak, "a rate above `bits`, together with `burst`");
+            }
         }
         if let Some(aqm) = &self.aqm {
             aqm.check(&format!("{at}.aqm"))?;
         }
-        if self.overhead() > 1000 {
-            return refuse(at, "overhead_bytes", self.overhead(), "0 to 1000");
-        }
+        check_overhead(at, self.overhead())?;
         if let Some(cells) = self.cells
             && (!(1..=10_000).contains(&cells.payload) || cells.header > 1000)
         {
@@ -195,5 +237,26 @@ impl Slot for Rate {
             return refuse(at, "queue", span, "up to 1h");
         }
         Ok(())
+    }
+}
+
+pub(super) fn check_rate(at: &str, field: &'static str, rate: BitRate) -> Result<(), ModelError> {
+    match rate.0 {
+        1..=1_000_000_000_000 => Ok(()),
+        _ => refuse(at, field, rate, "1 bit/s to 1T"),
+    }
+}
+
+pub(super) fn check_burst(at: &str, burst: ByteSize) -> Result<(), ModelError> {
+    match burst.0 {
+        1..=MAX_BURST_BYTES => Ok(()),
+        _ => refuse(at, "burst", burst, "1 to 1G"),
+    }
+}
+
+pub(super) fn check_overhead(at: &str, bytes: u32) -> Result<(), ModelError> {
+    match bytes {
+        0..=1000 => Ok(()),
+        _ => refuse(at, "overhead_bytes", bytes, "0 to 1000"),
     }
 }

@@ -241,6 +241,10 @@ mod tests {
             ),
             ("rate 512k queue 100packets overhead 38", "rate 512k queue 100packets overhead 38"),
             ("rate 1G queue 64K", "rate 1G queue 64K"),
+            (
+                "rate 10M burst 32K peak 100M queue 50ms head_drop",
+                "rate 10M burst 32K peak 100M queue 50ms head_drop",
+            ),
             ("corrupt 0.1%", "corrupt 0.1% leave"),
             ("corrupt 1% repair flip 3 at l4", "corrupt 1% repair flip 3 at l4"),
             ("order delay rate, loss 1%", "loss 1%, order delay rate"),
@@ -439,6 +443,7 @@ mod tests {
             ("jitter 5ms", "delay T"),
             ("latency 5ms", "delay T"),
             ("bandwidth 5M", "rate R"),
+            ("policer 5M", "police R"),
             ("dup 5%", "duplicate P%"),
             // As it was given.
             ("loss every 3 packets", "loss every 3 packets"),
@@ -470,6 +475,9 @@ mod tests {
             ("delay 5ms sideways", "sideways"),
             ("rate 0", "impairment.rate.bits"),
             ("rate 10M queue", "queue"),
+            ("rate 10M burst 0", "impairment.rate.burst"),
+            ("rate 10M peak 20M", "impairment.rate.peak"),
+            ("rate 10M burst 32K peak 10M", "impairment.rate.peak"),
             ("corrupt 1% flip 65", "flip_bits"),
             ("corrupt 1% at l7", "l7"),
             ("order", "order"),

@@ -1153,7 +1153,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Checks a plan, an impairment, the timeline of an impairment or a scenario (`plan`, `impairment`, `timeline`, `scenario`) without running it. Except for a scenario, the body may also be a string: the text of the file, of a timeline also CSV. */
+        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. A plan or an impairment may also be a string: the text of its file. */
         post: operations["validate"];
         delete?: never;
         options?: never;
@@ -1179,17 +1179,11 @@ export interface components {
              */
             timeout: components["schemas"]["Span"];
         };
-        /** @description Consecutive flows that share one rate and queue, and one delay law, in each direction. */
+        /** @description Consecutive flows that share one policer, one rate and queue, and one delay law, in each direction. */
         Aggregate: {
-            /**
-             * A to B
-             * @description Rate and delay from A to B.
-             */
+            /** @description Policer, rate and delay from A to B. */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /**
-             * B to A
-             * @description Rate and delay from B to A.
-             */
+            /** @description Policer, rate and delay from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -1695,10 +1689,7 @@ export interface components {
              */
             source?: string | null;
         };
-        /**
-         * CoDel
-         * @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there.
-         */
+        /** @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there. */
         Codel: {
             /**
              * Mark instead of drop (ECN)
@@ -2808,7 +2799,6 @@ export interface components {
          */
         DscpCondition: string | number;
         /**
-         * DualPI2
          * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
          *     the others is dropped or marked with the square of the probability.
          */
@@ -2873,14 +2863,12 @@ export interface components {
              */
             delay?: components["schemas"]["TimingLaw"] | null;
             /**
-             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is duplicated, starting with the n-th.
              * @example 100
              */
             every_nth?: number | null;
             /**
-             * Random
              * Format: double
              * @description Probability for each packet, in percent.
              * @example 1
@@ -3123,13 +3111,13 @@ export interface components {
             /**
              * lost
              * Format: uint64
-             * @description Packets dropped by a loss law.
+             * @description Packets dropped by a loss law or a policer.
              */
             lost_packets: number;
             /**
              * marked
              * Format: uint64
-             * @description Packets marked with ECN Congestion Experienced by a loss law or an AQM, instead of dropped.
+             * @description Packets marked with ECN Congestion Experienced by a loss law, a policer or an AQM, instead of dropped.
              */
             marked_packets: number;
             /**
@@ -3138,6 +3126,12 @@ export interface components {
              * @description Packets forwarded with changed content.
              */
             modified_packets: number;
+            /**
+             * policed
+             * Format: uint64
+             * @description Of the lost packets: those that exceeded the policer's rate and burst.
+             */
+            policed_packets: number;
             /**
              * queue-dropped
              * Format: uint64
@@ -3260,8 +3254,6 @@ export interface components {
              * @description Packets sent on.
              */
             sent_packets: number;
-            /** @description The position in the timeline; absent without one. */
-            timeline?: components["schemas"]["EmulatorTimeline"] | null;
             /**
              * Format: uint64
              * @description Packets lost without a law: of flows, exempt frames and the link.
@@ -3539,7 +3531,7 @@ export interface components {
             duplicate_ratio?: number | null;
             /**
              * Format: double
-             * @description Lost by law, of received.
+             * @description Dropped by a loss law, of received.
              */
             loss_ratio?: number | null;
             /**
@@ -3655,24 +3647,6 @@ export interface components {
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
         };
-        /** @description The position of a direction in the timeline. */
-        EmulatorTimeline: {
-            /**
-             * Format: uint64
-             * @description Number of changes made in this loop.
-             */
-            changes: number;
-            /**
-             * Format: uint64
-             * @description Number of loops that have started, the current one included.
-             */
-            loops: number;
-            /**
-             * Format: double
-             * @description Time since the start of this loop, s, multiplied by the speed, and so comparable with the times of the changes.
-             */
-            position_seconds: number;
-        };
         /** @description The trigger of a flow and direction. */
         EmulatorTrigger: {
             /**
@@ -3680,8 +3654,6 @@ export interface components {
              * @description Number of times that the laws have been applied, the current one included.
              */
             applications: number;
-            /** @description The condition that changes the state next; absent if none will. */
-            condition?: components["schemas"]["TriggerCondition"] | null;
             /** @description Whether the laws are applied now. */
             state: components["schemas"]["TriggerState"];
         };
@@ -4335,8 +4307,6 @@ export interface components {
              * @default 0
              */
             payload_bytes: number;
-            /** @description What the law of payload sizes gives. */
-            payload_draws?: components["schemas"]["SizeDraws"] | null;
             /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The file in which the server stored what it received, if the plan asked for it. */
@@ -4352,8 +4322,6 @@ export interface components {
              * @default
              */
             source: string;
-            /** @description What the law of the intervals gives. */
-            spacing_draws?: components["schemas"]["TimeDraws"] | null;
             /** @description The law of the intervals between packets, if they vary by a law. */
             spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /** @description TCP information of the sending side. */
@@ -4507,10 +4475,7 @@ export interface components {
              */
             value?: number | null;
         };
-        /**
-         * Four-state Markov chain
-         * @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent.
-         */
+        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
         FourState: {
             /**
              * Format: double
@@ -4544,7 +4509,6 @@ export interface components {
             p32_percentage?: number | null;
         };
         /**
-         * FQ-CoDel
          * @description Flows share the rate equally, those with few packets first, and CoDel manages the queue of each. A flow has the addresses, ports and
          *     protocol of its packets.
          */
@@ -4844,15 +4808,9 @@ export interface components {
         Icmpv6TypesCondition: string | number;
         /** @description A flow of the emulator. */
         ImpairFlow: {
-            /**
-             * A to B
-             * @description Laws from A to B.
-             */
+            /** @description Laws from A to B. */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /**
-             * B to A
-             * @description Laws from B to A.
-             */
+            /** @description Laws from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -5497,6 +5455,8 @@ export interface components {
             loss?: components["schemas"]["Loss"] | null;
             /** @description Order of the stages, each at most once; those not named follow in their default order. */
             order?: components["schemas"]["Stage"][] | null;
+            /** @description Policing. */
+            police?: components["schemas"]["Police"] | null;
             /** @description Rate and queue. */
             rate?: components["schemas"]["Rate"] | null;
             /** @description Reordering. */
@@ -5613,10 +5573,7 @@ export interface components {
              */
             wire_ratio: number;
         };
-        /**
-         * List of packets
-         * @description Loss of given packets, by their numbers, once or repeatedly.
-         */
+        /** @description Loss of given packets, by their numbers, once or repeatedly. */
         List: {
             /**
              * Format: uint64
@@ -5657,7 +5614,6 @@ export interface components {
         /** @description The slot of loss. Exactly one law is set. */
         Loss: {
             /**
-             * Bit errors
              * Format: double
              * @description Loss by independent bit errors of this ratio, 0 to 1: a frame is lost if any of its bits is wrong.
              * @example 0.000001
@@ -5679,7 +5635,6 @@ export interface components {
              */
             ecn?: boolean;
             /**
-             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is lost, starting with the n-th.
              * @example 100
@@ -5707,7 +5662,6 @@ export interface components {
             /** @description Loss by a recorded pattern. */
             pattern?: components["schemas"]["Pattern"] | null;
             /**
-             * Random
              * Format: double
              * @description Each packet is lost independently with this probability, in percent.
              * @example 1
@@ -5917,15 +5871,9 @@ export interface components {
         OrderPolicy: "allow" | "fifo-release" | "smooth" | "max";
         /** @description What no filter matches. */
         Other: {
-            /**
-             * A to B
-             * @description Laws from A to B.
-             */
+            /** @description Laws from A to B. */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /**
-             * B to A
-             * @description Laws from B to A.
-             */
+            /** @description Laws from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -6038,7 +5986,6 @@ export interface components {
             shape: number;
         };
         /**
-         * Pareto-normal
          * @description A delay with a long upper tail: one quarter of normal and three quarters of Pareto shape. netem's `paretonormal`, with the
          *     stated mean and standard deviation.
          */
@@ -6103,10 +6050,7 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /**
-         * PIE
-         * @description Arriving packets are dropped with a probability that keeps the waiting time near a target.
-         */
+        /** @description Arriving packets are dropped with a probability that keeps the waiting time near a target. */
         Pie: {
             /**
              * Format: double
@@ -6296,6 +6240,36 @@ export interface components {
             min?: components["schemas"]["Span"] | null;
             /** @description The unit. Absent: 1 byte; for intervals 1 ms. */
             unit?: components["schemas"]["Span"] | null;
+        };
+        /**
+         * @description A policer: a token bucket that holds a burst and is filled at a rate. A packet takes tokens for its bytes; without enough of
+         *     them it is dropped, and takes none. Nothing is delayed.
+         */
+        Police: {
+            /**
+             * Rate
+             * @description Rate in bit/s at which the bucket is filled, framing overhead included: the committed information rate (CIR).
+             */
+            bits: components["schemas"]["BitRate"];
+            /**
+             * Burst
+             * @description Size of the bucket, 1 byte to 1G: the committed burst size (CBS). Longer packets, with their framing bytes, never pass.
+             * @example 32K
+             */
+            burst: components["schemas"]["ByteSize"];
+            /**
+             * Mark instead of drop (ECN)
+             * @description `true`: ECN-capable packets are marked Congestion Experienced instead of dropped (RFC 3168).
+             * @example true
+             */
+            ecn?: boolean;
+            /**
+             * Format: uint32
+             * @description Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
+             *     and check sequence.
+             * @example 38
+             */
+            overhead_bytes?: number | null;
         };
         /** @description The result of a requested precision at one point: Stein's two stages (1945), by one metric. */
         Precision: {
@@ -6653,10 +6627,7 @@ export interface components {
              */
             to: components["schemas"]["Span"];
         };
-        /**
-         * Random bursts
-         * @description Bursts that start at random, each with a random number of lost packets.
-         */
+        /** @description Bursts that start at random, each with a random number of lost packets. */
         RandomBurst: {
             /**
              * Format: uint64
@@ -6698,6 +6669,12 @@ export interface components {
              */
             bits: components["schemas"]["BitRate"];
             /**
+             * @description Bytes that may leave without waiting after a pause, 1 to 1G: the bucket of a shaper, which the rate fills. A packet for which
+             *     it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission.
+             * @example 32K
+             */
+            burst?: components["schemas"]["ByteSize"] | null;
+            /**
              * @description Cells into which packets, with their framing bytes, are cut. Absent: none.
              * @example 48+5
              */
@@ -6709,6 +6686,12 @@ export interface components {
              * @example 38
              */
             overhead_bytes?: number | null;
+            /**
+             * Peak rate
+             * @description Rate in bit/s at which the bytes of a burst leave, more than `bits`. Only with `burst`. Absent: immediately.
+             * @example 100M
+             */
+            peak?: components["schemas"]["BitRate"] | null;
             /**
              * Queue limit
              * @description Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
@@ -7189,10 +7172,7 @@ export interface components {
          * @enum {string}
          */
         RecordParts: "all" | "summary";
-        /**
-         * RED
-         * @description Arriving packets are dropped with a probability that grows with the average length of the queue.
-         */
+        /** @description Arriving packets are dropped with a probability that grows with the average length of the queue. */
         Red: {
             /**
              * Mark instead of drop (ECN)
@@ -7260,14 +7240,12 @@ export interface components {
              */
             distance: components["schemas"]["Distance"];
             /**
-             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is selected, starting with the n-th.
              * @example 20
              */
             every_nth?: number | null;
             /**
-             * Random
              * Format: double
              * @description Probability that a packet is selected, in percent.
              * @example 5
@@ -7414,8 +7392,7 @@ export interface components {
             id: string;
             /**
              * Format: double
-             * @description Lost / sent over all flows that report it; absent if the report of an end is missing. Of a test of ICMP echo:
-             *     requests without a reply / requests.
+             * @description Lost / sent over all flows that report it; absent if the report of an end is missing.
              */
             loss_ratio?: number | null;
             /**
@@ -8077,7 +8054,6 @@ export interface components {
          */
         Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
         /**
-         * Shifted Pareto
          * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's
          *     `pareto`, whose tail is not cut.
          */
@@ -8143,25 +8119,6 @@ export interface components {
              * @example 20ms
              */
             min: components["schemas"]["Span"];
-        };
-        /** @description What a law of sizes gives. The actual mean is beside it in the results: it differs by chance. */
-        SizeDraws: {
-            /**
-             * Format: uint64
-             * @description Larger draws become this. Absent if none is larger. Of a mixture: the largest such bound of its parts.
-             */
-            clamp_max_bytes?: number | null;
-            /**
-             * Format: uint64
-             * @description Smaller draws become this. Absent if none is smaller. Of a mixture: the smallest such bound of its parts.
-             */
-            clamp_min_bytes?: number | null;
-            /**
-             * Format: double
-             * @description Mean of the law, after clamping.
-             * @default 0
-             */
-            mean_bytes: number;
         };
         /**
          * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
@@ -8295,6 +8252,7 @@ export interface components {
          *
          *     - `loss`: Loss.
          *     - `duplicate`: Duplication.
+         *     - `police`: Policing.
          *     - `rate`: Rate and queue.
          *     - `delay`: Delay and jitter.
          *     - `reorder`: Reordering.
@@ -8302,7 +8260,7 @@ export interface components {
          *     - `content`: Change of content.
          * @enum {string}
          */
-        Stage: "loss" | "duplicate" | "rate" | "delay" | "reorder" | "batch" | "content";
+        Stage: "loss" | "duplicate" | "police" | "rate" | "delay" | "reorder" | "batch" | "content";
         /**
          * @description The state of a job.
          *
@@ -9263,26 +9221,6 @@ export interface components {
              */
             spin?: components["schemas"]["Span"] | null;
         };
-        /** @description What a law of times gives. The actual mean is beside it in the results: it differs by chance. */
-        TimeDraws: {
-            /**
-             * Format: double
-             * @description Larger draws become this. Absent if none is larger. Of a mixture and of phases: the largest such bound of their
-             *     parts.
-             */
-            clamp_max_seconds?: number | null;
-            /**
-             * Format: double
-             * @description Smaller draws become this. Absent if none is smaller. Of a mixture and of phases: the smallest such bound of their
-             *     parts.
-             */
-            clamp_min_seconds?: number | null;
-            /**
-             * Format: double
-             * @description Mean of the law, after clamping, or by the rate that determines it. Absent if the rate was changed.
-             */
-            mean_seconds?: number | null;
-        };
         /** @description Sources of timestamps. */
         TimeSource: {
             /**
@@ -9324,20 +9262,14 @@ export interface components {
         };
         /** @description Laws that replace those of a flow at a time. */
         TimelineChange: {
-            /**
-             * A to B
-             * @description Laws from A to B. Absent: unchanged.
-             */
+            /** @description Laws from A to B. Absent: unchanged. */
             a_to_b?: components["schemas"]["Laws"] | string;
             /**
              * @description Time since the start of the loop.
              * @default 0s
              */
             at: components["schemas"]["Span"];
-            /**
-             * B to A
-             * @description Laws from B to A. Absent: unchanged.
-             */
+            /** @description Laws from B to A. Absent: unchanged. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -9565,20 +9497,9 @@ export interface components {
             max_concurrent: number;
             /**
              * Format: double
-             * @description Mean number of transfers at the same time, from the first start to the end of the last one. Those that an omitted
-             *     start has left running are counted.
+             * @description Mean number of transfers at the same time, from the first start to the end of the last one.
              */
             mean_concurrent?: number | null;
-            /**
-             * Format: double
-             * @description Actual mean of the pauses that were started.
-             */
-            mean_pause_seconds?: number | null;
-            /**
-             * Format: double
-             * @description Actual mean volume of the transfers of this law that were started.
-             */
-            mean_volume_bytes?: number | null;
             /**
              * Format: uint64
              * @description Transfers that were due while the maximum number of concurrent ones was running, and were not started.
@@ -9587,10 +9508,6 @@ export interface components {
             not_started: number;
             /** @description Pages, if users load these: the transfers are their objects. */
             pages?: components["schemas"]["Pages"] | null;
-            /** @description What this law gives. */
-            pause_draws?: components["schemas"]["TimeDraws"] | null;
-            /** @description The law of the users' pauses, if they vary. */
-            pause_law?: components["schemas"]["SpacingLaw"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.
@@ -9609,10 +9526,6 @@ export interface components {
              * @default 0
              */
             unfinished_bytes: number;
-            /** @description What this law gives. */
-            volume_draws?: components["schemas"]["SizeDraws"] | null;
-            /** @description The law of volumes, if they vary. Of pages: that of all objects but the first. */
-            volume_law?: components["schemas"]["SizeLaw"] | null;
         };
         /**
          * @description The transport of a connection.
@@ -9715,7 +9628,7 @@ export interface components {
         };
         /** @description The result of checking a document. */
         Validation: {
-            /** @description The same as JSON, if the text of a file was given. */
+            /** @description The same as JSON, if the text of a TOML file was given. */
             document?: unknown;
             /** @description What is wrong with it. */
             errors: components["schemas"]["FieldError"][];
@@ -11997,7 +11910,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                what: "plan" | "impairment" | "timeline" | "scenario";
+                what: "plan" | "impairment" | "scenario";
             };
             cookie?: never;
         };

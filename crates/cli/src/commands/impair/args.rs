@@ -36,10 +36,15 @@ Laws:
   duplicate P% [P%] [copies N] [after T]
                            N copies [1] with this probability, after a time
   duplicate every N ...    of every Nth packet
-  rate R [queue T|B|Npackets] [AQM] [overhead N] [cells N+N]
+  police R burst B [ecn] [overhead N]
+                           drops packets beyond a rate and a burst, or marks
+                           ECN-capable ones
+  rate R [burst B [peak R]] [queue T|B|Npackets] [AQM] [overhead N] [cells N+N]
                            rate of a link, its queue [250ms], bytes added to
                            each packet [18; 38: the whole wire], and cells
-                           into which it is cut: 48+5 (ATM)
+                           into which it is cut: 48+5 (ATM). burst: bytes
+                           that leave after a pause without waiting, or at
+                           the peak rate: a shaper
                            AQM is one of head_drop, red, pie, codel, fq_codel
                            and dualpi2, then names and values of parameters:
                            codel target 5ms interval 100ms ecn. Without it, a
@@ -68,8 +73,8 @@ Laws:
                            (pairs of bytes), set HEX[/MASK], or ber RATIO
   corrupt ... bleach-ecn P%
                            clears ECN fields
-  order STAGE...           order of loss, duplicate, rate, delay, reorder,
-                           batch, content
+  order STAGE...           order of loss, duplicate, police, rate, delay,
+                           reorder, batch, content
   trigger [CONDITION] [stop CONDITION [rearm [repeat N]]]
                            applies the laws from the first to the second
                            CONDITION [immediately, always], again [rearm],

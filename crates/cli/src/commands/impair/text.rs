@@ -79,7 +79,9 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let marked: Count = |c| c.marked_packets;
     let batched: Count = |c| c.batched_packets;
     let aqm: Count = |c| c.aqm_dropped_packets;
-    let rare = [("AQM-dropped", aqm), ("marked", marked), ("batched", batched)];
+    let policed: Count = |c| c.policed_packets;
+    let rare =
+        [("policed", policed), ("AQM-dropped", aqm), ("marked", marked), ("batched", batched)];
     let rare: Vec<_> = rare.into_iter().filter(|(_, count)| has(*count)).collect();
     let columns = [
         ("flow", Align::Left),

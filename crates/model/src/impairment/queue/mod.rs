@@ -178,7 +178,11 @@ managers! {
 static FORMS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let forms = Aqm::forms().into_iter();
     forms
-        .map(|form| format!("rate R [queue T|B|Npackets] {form} [overhead N] [cells N+N]"))
+        .map(|form| {
+            format!(
+                "rate R [burst B [peak R]] [queue T|B|Npackets] {form} [overhead N] [cells N+N]"
+            )
+        })
         .collect()
 });
 
