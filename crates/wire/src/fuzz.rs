@@ -224,6 +224,16 @@ pub fn fuzz_remap(data: &[u8]) {
     crate::remap::fuzz(data);
 }
 
+/// ICMP messages about packets that are too long.
+pub fn fuzz_too_big(data: &[u8]) {
+    crate::too_big::fuzz(data);
+}
+
+/// Fragments of packets that are too long.
+pub fn fuzz_fragment(data: &[u8]) {
+    crate::fragment::fuzz(data);
+}
+
 fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
     let within = |part: &[u8]| assert!(data.as_ptr_range().end >= part.as_ptr_range().end);
     if let Some(view) = &packet.ethernet {
@@ -457,5 +467,11 @@ mod tests {
         assert!(corpus[2..].iter().all(|packet| Packet::from_ip(packet).is_ok()));
         replay(&corpus, fuzz_packet);
         replay(&corpus, fuzz_remap);
+        let corpus: Vec<_> = corpus.into_iter().map(|frame| [vec![5, 0], frame].concat()).collect();
+        replay(&corpus, fuzz_too_big);
+        replay(
+            &corpus.iter().map(|with_mtu| with_mtu[1..].to_vec()).collect::<Vec<_>>(),
+            fuzz_fragment,
+        );
     }
 }

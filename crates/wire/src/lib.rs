@@ -14,6 +14,7 @@
 //! * [`ethernet`]: the header of frames that carry datagrams without IP;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
 //! * [`udp_frame`]: whole frames with a datagram of UDP, for senders without a socket;
+//! * [`too_big`] and [`fragment`]: the ICMP message about a packet that is longer than an MTU, and its fragments;
 //! * [`packet`], [`checksum`] and [`remap`]: Ethernet, IP and transport views over a frame, Internet checksums, and
 //!   other addresses in a frame.
 //!
@@ -36,6 +37,7 @@ pub mod crc32;
 pub mod datagram;
 pub mod echo;
 pub mod ethernet;
+pub mod fragment;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -45,5 +47,6 @@ pub mod packets;
 pub mod preface;
 pub mod remap;
 mod sip;
+pub mod too_big;
 pub mod transfer;
 pub mod udp_frame;
