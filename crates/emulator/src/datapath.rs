@@ -10,6 +10,7 @@ use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Counters;
 use weir_model::impairment::Impairment;
 use weir_model::plan::Direction as Side;
+use weir_wire::too_big;
 
 use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
@@ -85,6 +86,8 @@ pub(crate) struct Datapath {
     exempt_unplanned: (u64, u64),
     packet_trace: Option<TraceWriter>,
     watches: Watches,
+    /// Messages to the senders of packets that are too long, to be sent to where these came from.
+    messages: Vec<Vec<u8>>,
 }
 
 pub(crate) const fn side(direction: Direction) -> Side {
@@ -123,6 +126,7 @@ impl Datapath {
             exempt_unplanned: (0, 0),
             packet_trace,
             watches: Watches::default(),
+            messages: Vec::new(),
         };
         datapath.make_room();
         for (status, extra) in datapath.engine.flows().zip(&mut datapath.extras) {
@@ -300,14 +304,19 @@ impl Datapath {
                 Verdict::Forwarded => {
                     let native = self.native(disposition);
                     let mut disposition = *disposition;
-                    let edited = match self.engine.edit(&disposition) {
-                        None => Some((handle, true)),
-                        Some(edit) => {
+                    let cut = match disposition.part() {
+                        None => Some(handle),
+                        Some(part) => self.copies.cut(&mut self.slabs, &disposition, part),
+                    };
+                    let edited = match (cut, self.engine.edit(&disposition)) {
+                        (None, _) => None,
+                        (Some(handle), None) => Some((handle, true)),
+                        (Some(handle), Some(edit)) => {
                             // The change may include its addresses.
                             let is_watched = self.watches.is_active();
                             let frame = self.slabs.bytes(handle);
                             let before = is_watched.then(|| Watches::before(edit, frame)).flatten();
-                            let edited = self.copies.edit(&mut self.slabs, &disposition, edit);
+                            let edited = self.copies.edit(&mut self.slabs, handle, edit);
                             if let (Some(before), Some((handle, true))) = (before, edited) {
                                 let frame = self.slabs.bytes(handle);
                                 self.watches.changed(disposition.flow, before, frame);
@@ -329,6 +338,10 @@ impl Datapath {
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
                     let native = self.native(disposition);
                     self.write(disposition, None, native);
+                    if let Some(mtu) = disposition.reported_mtu() {
+                        let packet = self.slabs.bytes(handle);
+                        self.messages.extend(too_big::message(packet, mtu));
+                    }
                     self.dropped(disposition.flow, disposition.verdict, handle);
                     self.copies.release(&mut self.slabs, handle);
                 }
@@ -337,10 +350,30 @@ impl Datapath {
         self.dispositions = dispositions;
     }
 
+    /// The messages to senders since the last call, as frames that leave where packets of this direction arrive.
+    pub(crate) fn take_messages(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Adds a message of the other direction to what is about to leave. Without memory it is not sent.
+    pub(crate) fn send_message(&mut self, frame: &[u8], now_ns: u64) {
+        let Some(handle) = self.slabs.insert(frame) else { return };
+        let length = frame.len() as u32;
+        self.waiting_bytes += u64::from(length);
+        self.handles.push(handle);
+        self.leaving.push(QueuedFrame {
+            disposition: Disposition::of_message(length, now_ns),
+            native: None,
+        });
+    }
+
     /// Sequence and flow of native data, if the packet trace or a watch needs them.
     #[inline]
     fn native(&self, disposition: &Disposition) -> Option<(u64, u32)> {
         self.packet_trace.as_ref()?;
+        if disposition.fragment.is_later() {
+            return None;
+        }
         native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.engine.native_port())
     }
 
@@ -388,6 +421,9 @@ impl Datapath {
 
     /// Counts a packet that could not be sent.
     fn unplanned(&mut self, disposition: &Disposition, handle: Handle, native: Option<(u64, u32)>) {
+        if disposition.is_message() {
+            return;
+        }
         if disposition.flags & FLAG_EXEMPT != 0 {
             self.exempt_unplanned.0 += 1;
             self.exempt_unplanned.1 += u64::from(disposition.length);
@@ -558,8 +594,8 @@ impl Datapath {
     /// Exempt frames: forwarded, their bytes, refused by the link.
     fn exempt(&self) -> ExemptSnapshot {
         let all = self.engine.exempt();
-        let waiting =
-            self.leaving[self.left..].iter().filter(|l| l.disposition.flags & FLAG_EXEMPT != 0);
+        let is_exempt = |of: &Disposition| of.flags & FLAG_EXEMPT != 0 && !of.is_message();
+        let waiting = self.leaving[self.left..].iter().filter(|l| is_exempt(&l.disposition));
         let (mut packets, mut bytes) = self.exempt_unplanned;
         for QueuedFrame { disposition, .. } in waiting {
             packets += 1;

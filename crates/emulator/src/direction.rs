@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use weir_impair::{ImpairError, Prepared, Retired};
@@ -64,6 +64,8 @@ pub(crate) enum Order {
     Drops { id: u64, reply: SyncSender<(Drops, Vec<String>)> },
     /// Ends a watch.
     Unwatch(u64),
+    /// Sends a frame of the emulator itself.
+    Send(Vec<u8>),
     /// Receives no more, and ends when all queued packets have left, or at this time.
     Drain { until_ns: u64 },
 }
@@ -154,6 +156,8 @@ pub(crate) struct DirectionParts {
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
     pub(crate) status: Arc<DirectionStatus>,
+    /// The other direction, once it runs: it sends messages to where packets of this one come from.
+    pub(crate) opposite: Arc<OnceLock<Arc<Mailbox>>>,
 }
 
 /// A running direction.
@@ -268,6 +272,7 @@ impl Worker {
             let due = self.parts.datapath.next_deadline_ns().is_some_and(|at| at <= now);
             if taken > 0 || due {
                 self.parts.datapath.judge(now);
+                self.post_messages();
             }
             if self.parts.datapath.waiting() > 0 {
                 let clock = &self.clock;
@@ -288,6 +293,15 @@ impl Worker {
             }
             if taken == 0 {
                 self.wait(now);
+            }
+        }
+    }
+
+    /// Passes messages to senders to the direction that sends to them.
+    fn post_messages(&mut self) {
+        for frame in self.parts.datapath.take_messages() {
+            if let Some(opposite) = self.parts.opposite.get() {
+                opposite.post(Order::Send(frame));
             }
         }
     }
@@ -411,6 +425,10 @@ impl Worker {
                     let datapath = &self.parts.datapath;
                     let _ =
                         reply.try_send((datapath.drops(id).unwrap_or_default(), datapath.names()));
+                }
+                Order::Send(frame) => {
+                    let now = self.clock.monotonic_ns();
+                    self.parts.datapath.send_message(&frame, now);
                 }
                 Order::Unwatch(id) => self.parts.datapath.unwatch(id),
                 Order::Drain { until_ns } => {

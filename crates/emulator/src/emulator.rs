@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use weir_impair::{Names, Prepared};
@@ -164,6 +164,7 @@ impl Emulator {
         names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
+        let opposites = [(); 2].map(|()| Arc::new(OnceLock::new()));
         for (((_, from, to), datapath), name) in ways.into_iter().zip(datapaths).zip(NAMES) {
             let started = spawn(DirectionParts {
                 name,
@@ -175,6 +176,7 @@ impl Emulator {
                 to,
                 scheduling: config.scheduling,
                 status: statuses[running.len()].clone(),
+                opposite: opposites[running.len()].clone(),
             });
             match started {
                 Ok(started) => running.push(started),
@@ -190,6 +192,10 @@ impl Emulator {
         let (Some(second), Some(first)) = (running.pop(), running.pop()) else {
             return Err(EmulatorError::Ended);
         };
+        // They are set here alone.
+        let [of_first, of_second] = opposites;
+        let _ = of_first.set(second.mailbox.clone());
+        let _ = of_second.set(first.mailbox.clone());
         let remote = Remote {
             shared: Arc::new(Shared {
                 clock,

@@ -6,6 +6,7 @@ use weir_impair::{Disposition, Edit};
 use weir_link::{Handle, Slabs};
 use weir_wire::datagram::looks_like_control;
 use weir_wire::ethernet::{ETHERTYPE, EthernetFrame};
+use weir_wire::fragment::Part;
 use weir_wire::header::native::peek;
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
 
@@ -40,16 +41,29 @@ impl Copies {
         slabs.release(handle);
     }
 
-    /// Applies a change to the frame of `disposition`, to a copy if another owner keeps the old bytes; returns
-    /// whether anything changed. `None` if out of memory; the disposition's ownership is released then.
-    pub(crate) fn edit(
+    /// The fragment that a disposition is about, which leaves in place of the packet. `None` if out of memory; the
+    /// disposition's ownership is released in either case.
+    pub(crate) fn cut(
         &mut self,
         slabs: &mut Slabs,
         disposition: &Disposition,
+        part: Part,
+    ) -> Option<Handle> {
+        let handle = Handle::from_bits(disposition.handle);
+        let fragment = part.of(slabs.bytes(handle)).and_then(|frame| slabs.insert(&frame));
+        self.release(slabs, handle);
+        fragment
+    }
+
+    /// Applies a change to a frame, to a copy if another owner keeps the old bytes; returns
+    /// whether anything changed. `None` if out of memory; its ownership is released then.
+    pub(crate) fn edit(
+        &mut self,
+        slabs: &mut Slabs,
+        mut handle: Handle,
         edit: &Edit,
     ) -> Option<(Handle, bool)> {
-        let mut handle = Handle::from_bits(disposition.handle);
-        if self.shared(disposition.handle) {
+        if self.shared(handle.to_bits()) {
             let own = slabs.duplicate(handle);
             self.release(slabs, handle);
             handle = own?;

@@ -194,7 +194,14 @@ impl<W: Write> ReplayPaths<W> {
     fn step(&mut self, at: usize, now_ns: u64) -> weir_link::Result<()> {
         let (writer, interface) = (&mut self.writer, if self.single { 0 } else { at as u32 });
         self.datapaths[at].judge(now_ns);
-        self.datapaths[at]
-            .send_all(|time_ns, frame| writer.write(interface, time_ns, frame.len() as u32, frame))
+        self.datapaths[at].send_all(|time_ns, frame| {
+            writer.write(interface, time_ns, frame.len() as u32, frame)
+        })?;
+        // The output has each frame on the interface at which packets of its direction arrive.
+        let opposite = if self.single { 0 } else { 1 - at as u32 };
+        for frame in self.datapaths[at].take_messages() {
+            writer.write(opposite, now_ns, frame.len() as u32, &frame)?;
+        }
+        Ok(())
     }
 }

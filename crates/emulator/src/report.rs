@@ -352,7 +352,9 @@ impl Realised {
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         Realised {
             loss_ratio: share(
-                counters.lost_packets.saturating_sub(counters.policed_packets),
+                counters
+                    .lost_packets
+                    .saturating_sub(counters.policed_packets + counters.too_long_packets),
                 counters.received_packets,
             ),
             duplicate_ratio: share(counters.duplicated_packets, counters.received_packets),

@@ -4,7 +4,91 @@ use crate::classify::RareMatch;
 use crate::key::{Key, Layers};
 use crate::role::Role;
 use weir_laws::Direction;
-use weir_wire::packets;
+use weir_wire::packet::{Ethernet, Ipv4, ethertype};
+use weir_wire::{fragment::Part, packets, too_big};
+
+/// What may be done with a packet that is longer than an MTU limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TooLongPacket(u8);
+
+impl TooLongPacket {
+    /// An IP packet that can't be fragmented, and that is not answered.
+    const DROPPED: Self = Self(1);
+    /// Bit: an ICMP message may be sent about it.
+    const ANSWERED: u8 = 128;
+    /// The first of the values that fragmented packets have: then come the lengths of the IP header by 4 bytes, for each number of tags.
+    const FRAGMENTED: u8 = 2;
+    const HEADERS: u8 = 11;
+
+    fn of_frame(frame: &[u8], has_trailer: bool) -> Self {
+        let answered = if too_big::is_answered(frame) { Self::ANSWERED } else { 0 };
+        let headers = Ethernet::new(frame).ok().filter(|view| view.ethertype() == ethertype::IPV4);
+        let headers = headers.and_then(|view| {
+            let ip =
+                Ipv4::new(view.payload()).ok().filter(|ip| !ip.dont_fragment() && !has_trailer)?;
+            let tags = (view.header_len() - MIN_L3) / 4;
+            Some(tags as u8 * Self::HEADERS + (ip.header_len() / 4 - 5) as u8)
+        });
+        Self(answered | headers.map_or(Self::DROPPED.0, |headers| Self::FRAGMENTED + headers))
+    }
+
+    /// Whether the limit applies to it.
+    #[inline]
+    pub(crate) fn is_ip(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(crate) fn is_answered(self) -> bool {
+        self.0 & Self::ANSWERED != 0
+    }
+
+    /// Bytes of the headers that each fragment has: up to the IP header, and of this; `None` if it can't be fragmented.
+    pub(crate) fn headers(self) -> Option<(u32, u32)> {
+        let headers = (self.0 & !Self::ANSWERED).checked_sub(Self::FRAGMENTED)?;
+        let (tags, words) = (headers / Self::HEADERS, headers % Self::HEADERS + 5);
+        Some((MIN_L3 as u32 + 4 * u32::from(tags), 4 * u32::from(words)))
+    }
+}
+
+/// Bytes of an Ethernet header without tags.
+const MIN_L3: usize = 14;
+// Each number of tags and length of the header has a value.
+const _: () = assert!(2 + 11 * (weir_wire::packet::MAX_VLAN_TAGS + 1) <= 128);
+
+/// The fragment of a packet that a disposition is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fragment(u8);
+
+impl Fragment {
+    const LAST: u8 = 128;
+    /// Maximum number of fragments of a packet.
+    pub(crate) const MAX: u32 = 127;
+
+    /// Fragment `number`, from 0, below [`MAX`](Self::MAX).
+    pub(crate) fn new(number: u32, is_last: bool) -> Self {
+        Self((number + 1) as u8 | if is_last { Self::LAST } else { 0 })
+    }
+
+    /// Whether it is a fragment, and not a whole packet.
+    #[inline]
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether it is one after the first.
+    #[inline]
+    #[must_use]
+    pub fn is_later(self) -> bool {
+        self.0 & !Self::LAST > 1
+    }
+
+    /// The part of the packet's data.
+    fn part(self, frame_bytes: u32) -> Option<Part> {
+        let number = u32::from(self.0 & !Self::LAST).checked_sub(1)?;
+        Some(Part { number, frame_bytes, is_last: self.0 & Self::LAST != 0 })
+    }
+}
 
 /// A packet as the engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +106,9 @@ pub struct Meta {
     pub(crate) key: Key,
     /// What filters on other fields match.
     pub(crate) rare: RareMatch,
+    /// Bytes of the IP packet, and what may be done with it if that is too long; only if the configuration has an MTU limit.
+    pub(crate) ip_bytes: u32,
+    pub(crate) too_long: TooLongPacket,
     /// Which of the engine's [`Conditions`](crate::trigger::Conditions) it matches, by bit.
     pub(crate) conditions: u32,
     /// How it is treated.
@@ -43,13 +130,24 @@ impl Meta {
             layers,
             key,
             rare: RareMatch::NONE,
+            ip_bytes: 0,
+            too_long: TooLongPacket::default(),
             conditions: 0,
             role,
         }
     }
 
+    /// Adds what an MTU limit of `mtu` bytes or more needs.
+    pub(crate) fn limited_to(&mut self, mtu: u32, frame: &[u8]) {
+        self.ip_bytes = if self.key.is_ip() { self.layers.end - self.layers.l3 } else { 0 };
+        if self.ip_bytes > mtu {
+            let has_trailer = self.layers.end != self.length;
+            self.too_long = TooLongPacket::of_frame(frame, has_trailer);
+        }
+    }
+
     /// An ordinary packet of which only the length is known: sufficient if no filter and no content law needs its
-    /// bytes.
+    /// bytes. An MTU limit takes it for an IP packet that can't be fragmented, in an untagged frame.
     #[inline]
     #[must_use]
     pub fn opaque(handle: u32, arrived_ns: u64, length: u32) -> Self {
@@ -61,6 +159,8 @@ impl Meta {
             layers,
             key: Key::default(),
             rare: RareMatch::NONE,
+            ip_bytes: length.saturating_sub(MIN_L3 as u32),
+            too_long: TooLongPacket::DROPPED,
             conditions: 0,
             role: Role::Ordinary,
         }
@@ -73,13 +173,13 @@ impl Meta {
 pub enum Verdict {
     /// Send it now.
     Forwarded,
-    /// A loss law dropped it.
+    /// A loss law, a policer or an MTU limit dropped it.
     Lost,
     /// The planned queue had no room.
     QueueDropped,
     /// There was no memory to queue it, or it was abandoned at the end.
     Unplanned,
-    /// A copy was made: one more disposition with this handle follows. Not final.
+    /// A copy or a fragment was made: one more disposition with this handle follows. Not final.
     Copied,
 }
 
@@ -112,6 +212,9 @@ pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
 /// flow and index are meaningless.
 pub const FLAG_EXEMPT: u8 = 128;
 
+/// The flow of frames that belong to none.
+const NO_FLOW: u32 = u32::MAX;
+
 /// What to do with a packet, or what happened to it.
 ///
 /// Each handle is returned once, and once more for each [`Verdict::Copied`]: the owner keeps a count that starts at
@@ -130,17 +233,59 @@ pub struct Disposition {
     pub at_ns: u64,
     /// Bytes of the frame.
     pub length: u32,
-    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`] or [`FLAG_MARKED`].
+    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`] or [`FLAG_MARKED`]. With [`Verdict::Lost`] the
+    /// MTU that an ICMP message reports to its sender, else 0.
     pub edit: u32,
     /// The outcome.
     pub verdict: Verdict,
     /// 0 for the packet itself, else the number of the copy.
     pub copy: u8,
+    /// Which fragment of the packet leaves, if any. Then `length` is that of the fragment.
+    pub fragment: Fragment,
     /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_MARKED`], [`FLAG_DELAYED`], [`FLAG_CONTROL`], [`FLAG_EXEMPT`].
     pub flags: u8,
 }
 
 impl Disposition {
+    /// That of a frame which the owner sends itself, such as an ICMP message: no flow counts it.
+    #[must_use]
+    pub fn of_message(length: u32, now_ns: u64) -> Self {
+        Self {
+            handle: 0,
+            flow: NO_FLOW,
+            index: 0,
+            arrived_ns: now_ns,
+            at_ns: now_ns,
+            length,
+            edit: 0,
+            verdict: Verdict::Forwarded,
+            copy: 0,
+            fragment: Fragment::default(),
+            flags: FLAG_EXEMPT,
+        }
+    }
+
+    /// Whether it is that of a frame which the owner sends itself.
+    #[inline]
+    #[must_use]
+    pub fn is_message(&self) -> bool {
+        self.flow == NO_FLOW
+    }
+
+    /// The MTU that an ICMP message reports to the packet's sender ([`weir_wire::too_big`]).
+    #[inline]
+    #[must_use]
+    pub fn reported_mtu(&self) -> Option<u32> {
+        (self.verdict == Verdict::Lost && self.edit != 0).then_some(self.edit)
+    }
+
+    /// The part of the packet that leaves, if it is a fragment.
+    #[inline]
+    #[must_use]
+    pub fn part(&self) -> Option<Part> {
+        self.fragment.part(self.length)
+    }
+
     /// The record of `weir.packets/1`; `departed_ns` is the actual departure, if known. `None` for
     /// [`Verdict::Copied`] and for exempt frames.
     #[must_use]

@@ -8,6 +8,7 @@
 mod configure;
 mod groups;
 mod managed;
+mod mtu;
 
 pub(crate) use managed::ManagedLink;
 
@@ -26,7 +27,7 @@ use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
-    FLAG_REORDERED, Meta, Verdict,
+    FLAG_REORDERED, Fragment, Meta, TooLongPacket, Verdict,
 };
 use crate::edit::{EcnChange, Edit};
 use crate::error::ImpairError;
@@ -38,6 +39,7 @@ use crate::stages::{Arrival, Flow, GROUPS, GroupKind, Order, Path, Shared, Step,
 use crate::timeline::{RunningTimeline, TimelineStatus};
 use crate::trigger::{Conditions, TriggerStatus};
 use crate::wheel::{Timer, Wheel};
+use mtu::MessageLimit;
 
 /// Memory accounted for a queued packet in addition to its length, bytes.
 pub const HELD_OVERHEAD_BYTES: u64 = 128;
@@ -82,6 +84,9 @@ struct Packet {
     next: Steps,
     copy: u8,
     flags: u8,
+    fragment: Fragment,
+    /// What an MTU limit does with it, if it is longer.
+    too_long: TooLongPacket,
 }
 
 /// A packet in a FIFO queue, with its time and number.
@@ -135,8 +140,11 @@ pub struct Engine {
     next_ns: u64,
     timeline: Option<Box<RunningTimeline>>,
     conditions: Conditions,
-    /// Whether filters on rare fields are among the flows' or the triggers'.
+    /// Whether there are filters on rare fields, among the flows' or the triggers', or an MTU limit.
     parses_rare: bool,
+    /// The smallest MTU limit; `u32::MAX` without one.
+    smallest_mtu: u32,
+    messages: MessageLimit,
     /// Number of the next event.
     number: u64,
     held_packets: u64,
@@ -166,7 +174,7 @@ impl Engine {
         self.parses || self.classifier.needs_keys()
     }
 
-    /// A packet for filters on rare fields.
+    /// A packet for filters on rare fields and MTU limits.
     // Apart, so that packets of other configurations are not copied once more.
     #[inline(never)]
     fn meta_for(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
@@ -175,6 +183,7 @@ impl Engine {
             let role = self.exempt_role(meta.role);
             meta.rare = filters.matching(role, frame, &meta.key, &meta.layers);
         }
+        meta.limited_to(self.smallest_mtu, frame);
         meta.conditions = self.conditions.matching(frame, &meta);
         meta
     }
@@ -303,7 +312,9 @@ impl Engine {
     /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, disposition: &Disposition) -> Option<&Edit> {
-        if disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) == 0 {
+        if disposition.verdict != Verdict::Forwarded
+            || disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) == 0
+        {
             return None;
         }
         self.edits.get(disposition.edit as usize)
@@ -407,6 +418,7 @@ impl Engine {
                 edit: 0,
                 verdict: Verdict::Forwarded,
                 copy: 0,
+                fragment: Fragment::default(),
                 flags: role_flag,
             });
             return;
@@ -414,7 +426,10 @@ impl Engine {
         let flow = &self.flows[number as usize];
         let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
         let is_capable = (flow.marks || flow.classifies) && meta.key.ecn != 0;
-        let class = if flow.classifies { managed::class_of(&meta.key) } else { 0 };
+        let (class, too_long) = match flow.classifies {
+            false => (0, TooLongPacket::default()),
+            true => (managed::class_of(&meta.key), flow.too_long(meta)),
+        };
         let packet = Packet {
             handle: meta.handle,
             flow: number,
@@ -428,6 +443,8 @@ impl Engine {
             next: flow.steps,
             copy: 0,
             flags: role_flag | if is_capable { CAPABLE } else { 0 },
+            fragment: Fragment::default(),
+            too_long,
         };
         self.run(packet, meta.arrived_ns, dispositions);
     }
@@ -459,6 +476,7 @@ impl Engine {
             edit: 0,
             verdict: Verdict::Forwarded,
             copy: 0,
+            fragment: Fragment::default(),
             flags: FLAG_EXEMPT,
         });
     }
@@ -532,6 +550,14 @@ impl Engine {
                         }
                         packet.flags |= FLAG_MARKED;
                         flow.counters.marked_packets += 1;
+                    }
+                }
+                Step::Mtu => {
+                    if packet.too_long.is_ip() {
+                        if t > self.present_ns {
+                            return self.come_back(packet, here, t, dispositions);
+                        }
+                        return self.too_long(packet, t, dispositions);
                     }
                 }
                 Step::Rate => {
@@ -794,7 +820,7 @@ impl Engine {
         flow.counters.sent_bytes += u64::from(packet.length);
         flow.counters.batched_packets += u64::from(packet.flags & BATCHED != 0);
         flow.counters.delayed_packets += u64::from(packet.flags & FLAG_DELAYED != 0);
-        if packet.copy == 0 {
+        if packet.copy == 0 && !packet.fragment.is_later() {
             if packet.index < flow.sent_to {
                 disposition.flags |= FLAG_REORDERED;
                 flow.counters.reordered_packets += 1;
@@ -888,6 +914,7 @@ fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
         edit: 0,
         verdict,
         copy: packet.copy,
+        fragment: packet.fragment,
         flags: packet.flags & !INTERNAL,
     }
 }
@@ -898,6 +925,8 @@ mod group_tests;
 mod law_tests;
 #[cfg(test)]
 mod managed_tests;
+#[cfg(test)]
+mod mtu_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -17,6 +17,11 @@ pub fn fuzz_frame(data: &[u8]) {
     assert!(layers.l3 <= layers.l4 && layers.l4 <= layers.payload && layers.payload <= layers.end);
     assert!(layers.end as usize <= frame.len());
     check_filters(frame);
+    let mut meta = Meta::of_frame(0, 0, frame, 9347);
+    meta.limited_to(0, frame);
+    if let Some((link, header)) = meta.too_long.headers() {
+        assert_eq!((link, link + header), (layers.l3, layers.l4));
+    }
     let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
     let mut edited = frame.to_vec();
     let few = u32::from(choice >> 2);
@@ -180,6 +185,7 @@ mod tests {
             "loss 9%, delay 9us +-9us, reorder 20%, trigger after 9packets stop after 50us rearm",
             "rate 9M queue 9packets, batch 4 within 9us, trigger after 9us stop after 1K rearm repeat 3",
             "police 9M burst 3K, rate 9M burst 4K peak 20M queue 9packets, duplicate 20%",
+            "delay 9us +-9us allow, mtu 900 icmp, rate 9M burst 1K codel, order delay mtu",
             "duplicate every 2 after exponential(mean=9us), reorder 50% by 2packets ahead within 5us, delay 1us..9us allow",
         ] {
             let mut data = laws.as_bytes().to_vec();

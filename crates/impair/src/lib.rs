@@ -48,7 +48,7 @@ mod wheel;
 pub use counters::{Counters, Exempt};
 pub use disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
-    FLAG_REORDERED, Meta, Verdict,
+    FLAG_REORDERED, Fragment, Meta, Verdict,
 };
 pub use edit::Edit;
 pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};

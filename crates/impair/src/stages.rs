@@ -28,6 +28,7 @@ pub(crate) enum Step {
     Loss,
     Duplicate,
     Police,
+    Mtu,
     Rate,
     Delay,
     Reorder,
@@ -59,10 +60,11 @@ impl Steps {
             1 => Step::Loss,
             2 => Step::Duplicate,
             3 => Step::Police,
-            4 => Step::Rate,
-            5 => Step::Delay,
-            6 => Step::Reorder,
-            7 => Step::Batch,
+            4 => Step::Mtu,
+            5 => Step::Rate,
+            6 => Step::Delay,
+            7 => Step::Reorder,
+            8 => Step::Batch,
             _ => Step::End,
         }
     }
@@ -278,7 +280,7 @@ pub(crate) struct Flow {
     pub(crate) loss: [Option<LossLaw>; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
     pub(crate) marks: bool,
-    /// Whether the policer or the queue of its path marks packets, or the queue tells flows apart.
+    /// Whether the policer or the queue of its path marks packets, the queue distinguishes flows, or there is an MTU limit.
     pub(crate) classifies: bool,
     /// When the first packet reached the law.
     pub(crate) loss_start_ns: Option<u64>,
@@ -341,7 +343,8 @@ impl Flow {
         self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
         let aqm = shared.rate.as_ref().and_then(|rate| rate.aqm.as_ref());
         self.classifies = aqm.is_some_and(|aqm| aqm.reads_packets())
-            || shared.police.as_ref().is_some_and(|police| police.ecn);
+            || shared.police.as_ref().is_some_and(|police| police.ecn)
+            || laws.mtu.is_some();
         if self.laws.duplicate != laws.duplicate {
             self.duplicate = laws.duplicate.as_ref().and_then(DuplicateStage::of);
         }
@@ -369,6 +372,7 @@ impl Flow {
             Stage::Loss => self.loss[0].as_ref().map(|_| Step::Loss),
             Stage::Duplicate => self.duplicate.as_ref().map(|_| Step::Duplicate),
             Stage::Police => shared.police.as_ref().map(|_| Step::Police),
+            Stage::Mtu => laws.mtu.as_ref().map(|_| Step::Mtu),
             Stage::Rate => shared.rate.as_ref().map(|_| Step::Rate),
             Stage::Delay => shared.delay.as_ref().map(|_| Step::Delay),
             Stage::Reorder => self.reorder.as_ref().map(|_| Step::Reorder),
@@ -578,6 +582,7 @@ mod tests {
                 Step::Reorder,
                 Step::Delay,
                 Step::Rate,
+                Step::Mtu,
                 Step::Police,
                 Step::Duplicate,
                 Step::Loss,

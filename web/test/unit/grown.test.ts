@@ -48,7 +48,7 @@ const lane = (laws: JsonObject, counters: Record<string, number>) =>
 /** The lane's parts: each card by its title, and what stands behind the last. */
 function parts(body: string) {
   const cards = [...body.matchAll(/<button class="card[\s\S]*?<\/button>/g)].map((one) => one[0]);
-  return { card: (title: string) => cards.find((one) => one.includes(title)) ?? '', end: body.slice(body.lastIndexOf('</button>')) };
+  return { card: (title: string) => cards.find((one) => one.includes(`>${title}<`)) ?? '', end: body.slice(body.lastIndexOf('</button>')) };
 }
 
 describe('what the schema gains', () => {
@@ -104,7 +104,8 @@ describe('the lane', () => {
     for (const [key, { 'x-stage': stage }] of counters) {
       const title = schema.$defs['Stage']?.oneOf?.find((one) => one.const === stage)?.description?.replace(/\.$/, '');
       const place = title === undefined ? body.replace(/<button class="card[\s\S]*?<\/button>/g, '') : parts(body).card(title);
-      expect(place, key).toContain(`${values[key]} ${key.endsWith('_bytes') ? 'B' : 'pkt'}`);
+      const unit = key.endsWith('_bytes') ? ' B' : key.endsWith('_packets') ? ' pkt' : '';
+      expect(place, key).toContain(`${values[key]}${unit}`);
     }
   });
 });

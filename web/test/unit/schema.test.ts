@@ -94,8 +94,8 @@ describe('laws', () => {
 
 describe('stages', () => {
   it('are in the order of the engine, or in that of the laws', () => {
-    expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'duplicate', 'police', 'rate', 'delay', 'reorder', 'batch', 'content']);
-    expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'reorder', 'loss', 'duplicate', 'police', 'rate', 'batch', 'content']);
+    expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'duplicate', 'police', 'mtu', 'rate', 'delay', 'reorder', 'batch', 'content']);
+    expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'reorder', 'loss', 'duplicate', 'police', 'mtu', 'rate', 'batch', 'content']);
   });
 
   it('leave no counter out of sight', () => {
@@ -106,7 +106,7 @@ describe('stages', () => {
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {
-    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'marked'], ['duplicated'], ['policed'], ['queue-dropped', 'AQM-dropped'], ['delayed'], ['reordered'], ['batched'], ['corrupted']]);
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'marked'], ['duplicated'], ['policed'], ['too long', 'ICMP too big', 'fragments added'], ['queue-dropped', 'AQM-dropped'], ['delayed'], ['reordered'], ['batched'], ['corrupted']]);
   });
 
   it('lead to the schema of their slot', () => {

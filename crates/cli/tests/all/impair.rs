@@ -952,3 +952,104 @@ fn captures_and_profiles_need_no_privileges() {
     let json: Value = serde_json::from_str(&weir(&["profiles", "--json"]).good()).unwrap();
     assert!(json["profiles"].as_array().unwrap().len() >= 20);
 }
+
+/// Captures what host a receives of ICMP and of fragments, for tshark.
+fn capture_of_a(path: &Path) -> (Running, std::path::PathBuf) {
+    let (file, said) = (path.file("capture.pcapng"), path.file("dumpcap.said"));
+    let mut command = path.lab.command("a", "sh").unwrap();
+    command.args(["-c", "exec dumpcap -q -i eth0 -f 'icmp or icmp6' -w \"$0\" 2>\"$1\""]);
+    command.arg(&file).arg(&said);
+    let running = Running::start(command);
+    let is_open = || std::fs::read_to_string(&said).unwrap_or_default().contains("File: ");
+    until("dumpcap captures", is_open);
+    (running, file)
+}
+
+/// Kernels find the MTU by the emulator's reports, over IPv4 and IPv6, by ping and by TCP.
+#[test]
+fn the_path_mtu_is_discovered_by_the_reports_of_the_emulator() {
+    let test = "the_path_mtu_is_discovered_by_the_reports_of_the_emulator";
+    let Some(path) = Path::up(test, &["ping", "ip", "dumpcap", "tshark"]) else { return };
+    let emulator = path.emulator(&["--both", "mtu 1400 icmp, delay 5ms"]);
+    let (capture, file) = capture_of_a(&path);
+    let b = path.lab.host("b").unwrap();
+    let addresses = [(b.ipv4.to_string(), 28), (b.ipv6.to_string(), 48)];
+    let ping = |address: &str, bytes: usize| {
+        let bytes = bytes.to_string();
+        path.tool(
+            "a",
+            &["ping", "-M", "do", "-c", "2", "-i", "0.2", "-W", "1", "-s", &bytes, address],
+        )
+    };
+    let known = |address: &str| path.tool("a", &["ip", "route", "get", address]).good();
+    for (address, headers) in &addresses {
+        assert_eq!(ping(address, 1401 - headers).status.code(), Some(1));
+        assert!(known(address).contains("mtu 1400"), "{}", known(address));
+        ping(address, 1400 - headers).good();
+    }
+    signal("INT", capture.child());
+    assert!(capture.finish().status.success());
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r", file.to_str().unwrap(), "-o", "ip.check_checksum:TRUE"]);
+    command.args(["-Y", "(icmp.type == 3 and icmp.code == 4) or icmpv6.type == 2", "-T", "fields"]);
+    command.args(["-e", "icmp.mtu", "-e", "icmpv6.mtu", "-e", "ip.checksum.status"]);
+    command.args(["-e", "icmp.checksum.status", "-e", "icmpv6.checksum.status"]);
+    let text = run(command).good();
+    // The status of a right checksum is 1; behind it are those of the packet that is quoted.
+    for (line, mtu) in text.lines().zip(["1400\t", "\t1400"]) {
+        assert!(line.starts_with(mtu), "{line}");
+        let statuses = line.split('\t').skip(2).map(|field| field.split(',').next().unwrap());
+        let statuses: Vec<&str> = statuses.filter(|status| !status.is_empty()).collect();
+        assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == "1"), "{line}");
+    }
+    assert_eq!(text.lines().count(), 2, "{text}");
+    // TCP, after the kernel has forgotten the paths.
+    for family in ["-4", "-6"] {
+        path.tool("a", &["ip", family, "route", "flush", "cache"]).good();
+    }
+    for (address, _) in &addresses {
+        let mut server = path.weir("b", &["serve", "-1"]);
+        server.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = server.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let ended = run(path.weir("a", &["test", address, "-n", "2M", "--no-store", "--json"]));
+        let receiver = ended.record().flows[0].receiver.clone().unwrap();
+        assert_eq!(receiver.bytes, 2 << 20);
+        let _ = server.kill();
+        let _ = server.wait();
+        assert!(known(address).contains("mtu 1400"), "{}", known(address));
+    }
+    let (report, _) = emulator.report();
+    let flow = &report["impairment"]["flows"][0]["counters"];
+    assert!(flow["too_big_messages"].as_u64() >= Some(4), "{flow}");
+    assert_eq!(flow["lost_packets"], flow["too_long_packets"]);
+    assert_eq!(report["directions"][0]["unplanned_dropped_packets"], 0);
+}
+
+/// Fragments arrive as the kernel reassembles them, and a black hole swallows what is too long.
+#[test]
+fn long_packets_arrive_in_fragments_or_not_at_all() {
+    let test = "long_packets_arrive_in_fragments_or_not_at_all";
+    let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let ping = |more: &[&str]| {
+        path.tool(
+            "a",
+            &[&["ping", "-c", "3", "-i", "0.2", "-W", "1", "-s", "1472", &*b], more].concat(),
+        )
+    };
+    let emulator = path.emulator(&["--both", "mtu 576 fragment, delay 2ms"]);
+    let text = ping(&["-M", "dont"]).good();
+    assert_eq!(round_trips(&text).len(), 3, "{text}");
+    let (report, _) = emulator.report();
+    for flow in report["impairment"]["flows"].as_array().unwrap() {
+        // 1480 bytes of data in three fragments of 552 or fewer.
+        assert_eq!(flow["counters"]["added_fragments"], 6, "{flow}");
+    }
+    let emulator = path.emulator(&["--a-to-b", "mtu 1400"]);
+    assert_eq!(ping(&["-M", "do"]).status.code(), Some(1));
+    assert!(!path.tool("a", &["ip", "route", "get", &b]).good().contains("mtu"));
+    let (report, _) = emulator.report();
+    assert_eq!(report["impairment"]["flows"][0]["counters"]["too_long_packets"], 3, "{report}");
+}

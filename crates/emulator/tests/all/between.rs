@@ -1191,3 +1191,37 @@ fn a_command_triggers_what_waits_for_it() {
     pass(10);
     assert_eq!(states(), [0, 1].map(|_| ("waiting".to_owned(), Some(0))));
 }
+
+#[test]
+fn the_sender_of_a_packet_that_is_too_long_is_answered_at_its_own_side() {
+    let (emulator, a, b) = start(config("mtu 68 icmp"), 64);
+    let mut long = native(0);
+    // 72 bytes of IP, with a datagram of 52.
+    (long[17], long[39]) = (72, 52);
+    long.extend([0; 4]);
+    a.put(1, &long);
+    a.put(2, &native(1));
+    b.put(3, &long);
+    let (mut to_a, mut to_b) = (Vec::new(), Vec::new());
+    until("both messages and the short packet", || {
+        to_a.extend(taken(&a));
+        to_b.extend(taken(&b));
+        to_a.len() == 1 && to_b.len() == 2
+    });
+    assert_eq!(to_b.iter().filter(|frame| **frame == native(1)).count(), 1);
+    for message in to_a.iter().chain(&to_b).filter(|frame| frame[23] == 1) {
+        // Fragmentation needed, with the MTU and the packet.
+        assert_eq!(
+            (message[34], message[35], message[41], &message[42..]),
+            (3, 4, 68, &long[14..])
+        );
+    }
+    let report = emulator.finish("test").report;
+    let flow = &report.impairment.flows[0];
+    assert_eq!((flow.counters.too_long_packets, flow.counters.too_big_messages), (1, 1));
+    // Messages belong to no flow.
+    for (direction, sent) in report.directions.iter().zip([1, 0]) {
+        assert_eq!((direction.sent_packets, direction.exempt_packets), (sent, 0));
+        assert_eq!(direction.unplanned_dropped_packets, 0);
+    }
+}

@@ -249,3 +249,38 @@ fn a_timeline_counts_from_the_first_frame() {
     assert!((position.position_seconds - 0.006).abs() < 1e-9, "{position:?}");
     assert_eq!(run(&replay, &input).0, out);
 }
+
+#[test]
+fn packets_too_long_are_reported_to_their_side_or_fragmented() {
+    let input = capture(CaptureFormat::PcapNg, 400);
+    let originals = frames(&input);
+    // The frames have no don't-fragment bit.
+    let (out, report) = run(&replay("mtu 800 icmp"), &input);
+    let out = frames(&out);
+    let is_long = |frame: &[u8]| frame.len() > 814;
+    let (messages, sent): (Vec<_>, Vec<_>) =
+        out.into_iter().partition(|(_, _, frame)| frame[23] == 1);
+    assert!(sent.iter().all(|(_, _, frame)| !is_long(frame)));
+    let flows = &report.impairment.flows;
+    let counted = [0, 1].map(|i| flows[i].counters.too_big_messages);
+    for (side, counted) in (0..).zip(counted) {
+        let back: Vec<_> =
+            messages.iter().filter(|(_, interface, _)| *interface == 1 - side).collect();
+        assert_eq!((back.len() as u64, counted > 20), (counted, true));
+        for (time, _, frame) in back {
+            let original = originals.iter().find(|one| one.0 == *time).unwrap();
+            assert!(original.1 == side && is_long(&original.2));
+            assert_eq!(frame[42..62], original.2[14..34]);
+        }
+        assert_eq!(flows[side as usize].realised.loss_ratio, Some(0.0));
+    }
+    let (out, report) = run(&replay("mtu 800 fragment"), &input);
+    let out = frames(&out);
+    assert!(out.iter().all(|(_, _, frame)| !is_long(frame)));
+    let added: u64 = report.impairment.flows.iter().map(|flow| flow.counters.added_fragments).sum();
+    assert_eq!(out.len() as u64, 400 + added);
+    let data = |frames: &[(u64, u32, Vec<u8>)]| {
+        frames.iter().flat_map(|f| f.2[34..].to_vec()).collect::<Vec<u8>>()
+    };
+    assert!(added > 100 && data(&out) == data(&originals));
+}

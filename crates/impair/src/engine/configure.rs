@@ -31,6 +31,8 @@ impl Engine {
             timeline: None,
             conditions: Conditions::default(),
             parses_rare: false,
+            smallest_mtu: u32::MAX,
+            messages: MessageLimit::default(),
             number: 0,
             held_packets: 0,
             memory: Memory::default(),
@@ -83,13 +85,16 @@ impl Engine {
         self.exempts = !config.impair_arp;
         self.tidy_tables();
         let before = std::mem::replace(&mut self.classifier, classifier);
-        self.parses_rare = self.classifier.rare().is_some() || !self.conditions.is_empty();
+        self.smallest_mtu = config.smallest_mtu().unwrap_or(u32::MAX);
+        let has_mtu = self.smallest_mtu != u32::MAX;
+        self.parses_rare =
+            self.classifier.rare().is_some() || !self.conditions.is_empty() || has_mtu;
         let parses = |flow: &Flow| {
             let matches = flow.trigger.as_ref().is_some_and(|trigger| trigger.running.needs_keys());
             flow.content.is_some() || flow.marks || flow.classifies || matches
         };
         // A batch is parsed before the changes that are due within it.
-        self.parses = self.timeline.is_some() || self.flows.iter().any(parses);
+        self.parses = has_mtu || self.timeline.is_some() || self.flows.iter().any(parses);
         if self.parses {
             // Memory for all packets that leave together after a stall, so that no packet waits for an
             // allocation.

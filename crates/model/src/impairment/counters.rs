@@ -37,7 +37,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($name:ident, $label:literal, $stage:expr, $meaning:literal;)*) => {
-        /// Counters of a flow in one direction: received + duplicated = sent + lost + queue_dropped +
+        /// Counters of a flow in one direction: received + duplicated + added fragments = sent + lost + queue_dropped +
         /// unplanned_dropped + queued.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counters {
@@ -69,8 +69,11 @@ counters! {
     received_bytes, "received", None, "Bytes of received frames, without check sequence.";
     sent_packets, "sent", None, "Packets forwarded, copies included.";
     sent_bytes, "sent", None, "Bytes of forwarded frames, without check sequence.";
-    lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law or a policer.";
+    lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law, a policer or an MTU limit.";
     policed_packets, "policed", Some(Stage::Police), "Of the lost packets: those that exceeded the policer's rate and burst.";
+    too_long_packets, "too long", Some(Stage::Mtu), "Of the lost packets: those longer than the MTU limit.";
+    too_big_messages, "ICMP too big", Some(Stage::Mtu), "ICMP messages to the senders of packets longer than the MTU limit.";
+    added_fragments, "fragments added", Some(Stage::Mtu), "Fragments of packets longer than the MTU limit, one less than those of each packet.";
     duplicated_packets, "duplicated", Some(Stage::Duplicate), "Copies made.";
     delayed_packets, "delayed", Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
     batched_packets, "batched", Some(Stage::Batch), "Packets forwarded after waiting in a batch or for a time slot.";
@@ -94,7 +97,7 @@ impl JsonSchema for Counters {
             COUNTERS.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
         let names: Vec<&str> = COUNTERS.iter().map(|one| one.name).collect();
         json_schema!({
-            "description": "Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued.",
+            "description": "Counters of each flow and direction of the emulator. received + duplicated + added fragments = sent + lost + queue dropped + unplanned + queued.",
             "type": "object",
             "properties": properties,
             "required": names,

@@ -17,6 +17,7 @@ use super::content::Content;
 use super::delay::Delay;
 use super::duplicate::Duplicate;
 use super::loss::Loss;
+use super::mtu::Mtu;
 use super::police::Police;
 use super::rate::Rate;
 use super::reorder::Reorder;
@@ -155,6 +156,8 @@ stages! {
     Duplicate = duplicate: Duplicate, behind Loss;
     /// Policing.
     Police = police: Police;
+    /// MTU limit.
+    Mtu = mtu: Mtu;
     /// Rate and queue.
     Rate = rate: Rate;
     /// Delay and jitter.

@@ -21,6 +21,7 @@ mod duplicate;
 mod filter;
 mod laws;
 mod loss;
+mod mtu;
 mod netem;
 mod police;
 pub mod profiles;
@@ -48,6 +49,7 @@ pub use duplicate::Duplicate;
 pub use filter::*;
 pub use laws::{Laws, Stage};
 pub use loss::*;
+pub use mtu::{Mtu, TooLong};
 pub use netem::Netem;
 pub use police::Police;
 pub use queue::*;
@@ -351,6 +353,16 @@ impl Impairment {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory.unwrap_or(DEFAULT_MEMORY).0
+    }
+
+    /// The smallest MTU limit of all laws, those of the timeline included; `None` without one.
+    #[must_use]
+    pub fn smallest_mtu(&self) -> Option<u32> {
+        let flows = self.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
+        let changes = self.timeline.iter().flat_map(|timeline| &timeline.changes);
+        let changes = changes.flat_map(|change| change.a_to_b.iter().chain(&change.b_to_a));
+        let all = flows.chain(changes).chain([&self.other.a_to_b, &self.other.b_to_a]);
+        all.filter_map(|laws| laws.mtu.as_ref()).map(|mtu| mtu.bytes).min()
     }
 
     /// Checks everything that can be known without an interface.

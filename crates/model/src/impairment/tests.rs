@@ -319,21 +319,21 @@ fn filter_groups_are_checked_by_field() {
 #[test]
 fn order_is_completed() {
     let laws: Laws = "order delay rate".parse().unwrap();
-    use Stage::{Batch, Content, Delay, Duplicate, Loss, Police, Rate, Reorder};
-    assert_eq!(laws.stages(), [Delay, Reorder, Rate, Loss, Duplicate, Police, Batch, Content]);
+    use Stage::{Batch, Content, Delay, Duplicate, Loss, Mtu, Police, Rate, Reorder};
+    assert_eq!(laws.stages(), [Delay, Reorder, Rate, Loss, Duplicate, Police, Mtu, Batch, Content]);
     // Duplication immediately follows loss unless an order names it.
     let stages = |text: &str| text.parse::<Laws>().unwrap().stages();
     assert_eq!(
         stages("order loss delay"),
-        [Loss, Duplicate, Delay, Reorder, Police, Rate, Batch, Content]
+        [Loss, Duplicate, Delay, Reorder, Police, Mtu, Rate, Batch, Content]
     );
     assert_eq!(
         stages("order duplicate delay"),
-        [Duplicate, Delay, Reorder, Loss, Police, Rate, Batch, Content]
+        [Duplicate, Delay, Reorder, Loss, Police, Mtu, Rate, Batch, Content]
     );
     assert_eq!(
         stages("order rate duplicate loss"),
-        [Rate, Duplicate, Loss, Police, Delay, Reorder, Batch, Content]
+        [Rate, Duplicate, Loss, Police, Mtu, Delay, Reorder, Batch, Content]
     );
     assert_eq!(Laws::default().stages(), Stage::DEFAULT_ORDER);
 }

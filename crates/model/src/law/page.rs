@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use schemars::Schema;
 use serde_json::Value;
 
-use crate::impairment::{Aqm, Batch, Count, Delay, Duplicate, Loss, Police, Rate, Reorder, Timing};
+use crate::impairment::{
+    Aqm, Batch, Count, Delay, Duplicate, Loss, Mtu, Police, Rate, Reorder, Timing,
+};
 use crate::plan::{Size, Spacing};
 
 /// The page of laws that sizes, intervals, delays and other quantities share.
@@ -131,6 +133,7 @@ fn the_schema_of_laws_is_documented() {
     is_current(EMULATOR, "reorder", &fields(&schemars::schema_for!(Reorder)));
     is_current(EMULATOR, "police", &fields(&schemars::schema_for!(Police)));
     is_current(EMULATOR, "rate", &fields(&schemars::schema_for!(Rate)));
+    is_current(EMULATOR, "mtu", &fields(&schemars::schema_for!(Mtu)));
     is_current(EMULATOR, "aqm", &aqm());
     is_current(EMULATOR, "batch", &stage("batch", &Batch::laws(), &Batch::SHORT_FORMS));
     is_current(EMULATOR, "delay", &stage("delay", &Delay::laws(), &Delay::SHORT_FORMS));

@@ -3082,8 +3082,14 @@ export interface components {
             /** @description What it was. */
             change: string;
         };
-        /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
+        /** @description Counters of each flow and direction of the emulator. received + duplicated + added fragments = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
+            /**
+             * fragments added
+             * Format: uint64
+             * @description Fragments of packets longer than the MTU limit, one less than those of each packet.
+             */
+            added_fragments: number;
             /**
              * AQM-dropped
              * Format: uint64
@@ -3111,7 +3117,7 @@ export interface components {
             /**
              * lost
              * Format: uint64
-             * @description Packets dropped by a loss law or a policer.
+             * @description Packets dropped by a loss law, a policer or an MTU limit.
              */
             lost_packets: number;
             /**
@@ -3168,6 +3174,18 @@ export interface components {
              * @description Packets forwarded, copies included.
              */
             sent_packets: number;
+            /**
+             * ICMP too big
+             * Format: uint64
+             * @description ICMP messages to the senders of packets longer than the MTU limit.
+             */
+            too_big_messages: number;
+            /**
+             * too long
+             * Format: uint64
+             * @description Of the lost packets: those longer than the MTU limit.
+             */
+            too_long_packets: number;
             /**
              * dropped unplanned
              * Format: uint64
@@ -5453,6 +5471,8 @@ export interface components {
             duplicate?: components["schemas"]["Duplicate"] | null;
             /** @description Loss. */
             loss?: components["schemas"]["Loss"] | null;
+            /** @description MTU limit. */
+            mtu?: components["schemas"]["Mtu"] | null;
             /** @description Order of the stages, each at most once; those not named follow in their default order. */
             order?: components["schemas"]["Stage"][] | null;
             /** @description Policing. */
@@ -5822,6 +5842,18 @@ export interface components {
          * @example exponential(mean=4ms):3, 10ms:2
          */
         Mixture: string;
+        /** @description The maximum transmission unit (MTU) of the path. Only IP packets have a limit. */
+        Mtu: {
+            /**
+             * MTU
+             * Format: uint32
+             * @description Maximum length of an IP packet in bytes, its header included, 68 to 65535.
+             * @example 1400
+             */
+            bytes: number;
+            /** @description What happens to longer packets. */
+            too_long?: components["schemas"]["TooLong"];
+        };
         /** @description A normal (Gaussian) delay. */
         Normal: {
             /**
@@ -8253,6 +8285,7 @@ export interface components {
          *     - `loss`: Loss.
          *     - `duplicate`: Duplication.
          *     - `police`: Policing.
+         *     - `mtu`: MTU limit.
          *     - `rate`: Rate and queue.
          *     - `delay`: Delay and jitter.
          *     - `reorder`: Reordering.
@@ -8260,7 +8293,7 @@ export interface components {
          *     - `content`: Change of content.
          * @enum {string}
          */
-        Stage: "loss" | "duplicate" | "police" | "rate" | "delay" | "reorder" | "batch" | "content";
+        Stage: "loss" | "duplicate" | "police" | "mtu" | "rate" | "delay" | "reorder" | "batch" | "content";
         /**
          * @description The state of a job.
          *
@@ -9318,6 +9351,15 @@ export interface components {
              */
             tests: number;
         };
+        /**
+         * @description What happens to packets that are longer than the limit.
+         *
+         *     - `drop`: They are dropped silently: a black hole for path MTU discovery by ICMP.
+         *     - `icmp`: They are dropped, and an ICMP message reports the limit to the sender: fragmentation needed (RFC 1191) or packet too big (RFC 8201).
+         *     - `fragment`: IPv4 packets without the don't-fragment bit are fragmented. Others are dropped and reported by ICMP.
+         * @enum {string}
+         */
+        TooLong: "drop" | "icmp" | "fragment";
         /** @description A program of another tool, with its version. */
         ToolVersion: {
             /** @description Name of the tool. */

@@ -39,6 +39,10 @@ Laws:
   police R burst B [ecn] [overhead N]
                            drops packets beyond a rate and a burst, or marks
                            ECN-capable ones
+  mtu N [drop|icmp|fragment]
+                           what happens to longer IP packets [drop]: icmp
+                           also reports the limit to their senders, fragment
+                           does so where IPv4 can't be fragmented
   rate R [burst B [peak R]] [queue T|B|Npackets] [AQM] [overhead N] [cells N+N]
                            rate of a link, its queue [250ms], bytes added to
                            each packet [18; 38: the whole wire], and cells
@@ -73,8 +77,8 @@ Laws:
                            (pairs of bytes), set HEX[/MASK], or ber RATIO
   corrupt ... bleach-ecn P%
                            clears ECN fields
-  order STAGE...           order of loss, duplicate, police, rate, delay,
-                           reorder, batch, content
+  order STAGE...           order of loss, duplicate, police, mtu, rate,
+                           delay, reorder, batch, content
   trigger [CONDITION] [stop CONDITION [rearm [repeat N]]]
                            applies the laws from the first to the second
                            CONDITION [immediately, always], again [rearm],

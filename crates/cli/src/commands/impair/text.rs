@@ -80,8 +80,16 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let batched: Count = |c| c.batched_packets;
     let aqm: Count = |c| c.aqm_dropped_packets;
     let policed: Count = |c| c.policed_packets;
-    let rare =
-        [("policed", policed), ("AQM-dropped", aqm), ("marked", marked), ("batched", batched)];
+    let too_long: Count = |c| c.too_long_packets;
+    let fragments: Count = |c| c.added_fragments;
+    let rare = [
+        ("policed", policed),
+        ("too long", too_long),
+        ("fragments added", fragments),
+        ("AQM-dropped", aqm),
+        ("marked", marked),
+        ("batched", batched),
+    ];
     let rare: Vec<_> = rare.into_iter().filter(|(_, count)| has(*count)).collect();
     let columns = [
         ("flow", Align::Left),
