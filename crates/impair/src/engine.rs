@@ -568,7 +568,13 @@ impl Engine {
                         }
                         return self.offer(path, packet, t, dispositions);
                     }
-                    if let Some(link) = &mut self.paths[path as usize].link {
+                    let on_path = &mut self.paths[path as usize];
+                    if let Some(link) = &mut on_path.link {
+                        if link.has_background() {
+                            let position = on_path.shared.position(self.direction);
+                            let draws = position.draws(&self.philox);
+                            link.pass_background(t, &draws, &mut self.memory);
+                        }
                         // A packet that cannot be queued must not use the link's time.
                         let cost = cost(packet.length);
                         let mut entry = link.enter(t, packet.length, cost, &mut self.memory);

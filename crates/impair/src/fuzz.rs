@@ -184,7 +184,7 @@ mod tests {
             "rate 9M queue 20packets dualpi2 target 9us update 1ms step 1us",
             "loss 9%, delay 9us +-9us, reorder 20%, trigger after 9packets stop after 50us rearm",
             "rate 9M queue 9packets, batch 4 within 9us, trigger after 9us stop after 1K rearm repeat 3",
-            "police 9M burst 3K, rate 9M burst 4K peak 20M queue 9packets, duplicate 20%",
+            "police 9M burst 3K, rate 9M burst 4K peak 20M queue 9packets background 50% run 3, duplicate 20%",
             "delay 9us +-9us allow, mtu 900 icmp, rate 9M burst 1K codel, order delay mtu",
             "duplicate every 2 after exponential(mean=9us), reorder 50% by 2packets ahead within 5us, delay 1us..9us allow",
         ] {

@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use weir_model::impairment::{Framing, Police, QueueLimit, Rate};
+use weir_laws::Draws;
+use weir_model::impairment::{Framing, Police, QueueLimit, Rate, RunningBackground};
 
 /// Bytes of an untagged Ethernet header, beyond the network layer.
 const ETHERNET_HEADER: i64 = 14;
@@ -263,6 +264,8 @@ pub(crate) struct Link {
     /// Waiting frames; only if the limit is in bytes or packets.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
+    /// Other traffic.
+    background: Option<Box<RunningBackground>>,
 }
 
 impl Link {
@@ -272,6 +275,10 @@ impl Link {
             limit: Limit::of(config),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            background: config
+                .background
+                .as_ref()
+                .map(|background| Box::new(background.start(config.bits, config.framing()))),
         }
     }
 
@@ -281,6 +288,9 @@ impl Link {
         self.transmitter.start_after(before.free_at(), now);
         self.waiting.clone_from(&before.waiting);
         self.waiting_bytes = before.waiting_bytes;
+        if let (Some(own), Some(before)) = (&mut self.background, &before.background) {
+            **own = RunningBackground::clone(own).after(before);
+        }
         self
     }
 
@@ -342,7 +352,31 @@ impl Link {
     /// memory. A refused frame does not change the link.
     #[inline]
     pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
-        let framed = self.transmitter.framed(length);
+        self.admit(t, self.transmitter.framed(length), cost, memory)
+    }
+
+    /// Whether there is other traffic.
+    #[inline]
+    pub(crate) fn has_background(&self) -> bool {
+        self.background.is_some()
+    }
+
+    /// Accepts or refuses the packets of other traffic that come by `t`. They need memory for the queue's table alone.
+    #[cold]
+    pub(crate) fn pass_background(&mut self, t: u64, draws: &Draws, memory: &mut Memory) {
+        let Some(mut background) = self.background.take() else { return };
+        let framed = background.framed();
+        while let Some(burst) = background.next_burst(t, draws) {
+            for _ in 0..burst.packets {
+                self.admit(burst.at_ns, framed, 0, memory);
+            }
+        }
+        self.background = Some(background);
+    }
+
+    /// As [`enter`](Self::enter), for a frame of this many bytes on the link.
+    #[inline]
+    fn admit(&mut self, t: u64, framed: u32, cost: u64, memory: &mut Memory) -> Entry {
         let free_at = self.free_at();
         if t >= free_at {
             if !memory.has_room(cost) {

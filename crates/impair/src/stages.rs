@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weir_laws::{Chance, Draws, Geometric, flow_hash};
+use weir_laws::{Chance, Direction, DrawPosition, Draws, Geometric, flow_hash, slot};
 use weir_model::impairment::{
-    Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OrderPolicy,
-    PacketFacts, Police, Rate, Region, Release, Reorder, RunningDelay, Stage, TimingLaw,
-    TriggerState,
+    Batch, BatchLaw, Change, Checksum, Delay, Distance, Duplicate, Laws, LossLaw, OTHER,
+    OrderPolicy, PacketFacts, Police, Rate, Region, Release, Reorder, RunningDelay, Stage,
+    TimingLaw, TriggerState,
 };
 
 use crate::counters::Counters;
@@ -463,6 +463,14 @@ impl Shared {
 
     pub(crate) fn is_empty_path(&self) -> bool {
         self.police.is_none() && self.rate.is_none() && self.delay.is_none()
+    }
+
+    /// The position of draws for events of the link's other traffic: of the first flow.
+    #[cold]
+    pub(crate) fn position(&self, direction: Direction) -> DrawPosition {
+        let name =
+            self.members.first().filter(|name| !name.is_empty()).map_or(OTHER, String::as_str);
+        DrawPosition { flow: flow_hash(name), direction, slot: slot::BACKGROUND, packet: 0 }
     }
 
     /// A hash of the first member's name; a flow is on one path only.

@@ -16,6 +16,8 @@ pub const BLEACH: u8 = 5;
 pub const REORDER: u8 = 6;
 /// Time slots.
 pub const BATCH: u8 = 7;
+/// Background load of a link.
+pub const BACKGROUND: u8 = 8;
 /// Payload sizes of a generated flow.
 pub const SIZE: u8 = 16;
 /// Intervals between packets of a generated flow.

@@ -309,3 +309,69 @@ fn flows_of_an_aggregate_share_a_policer() {
     let verdicts: Vec<Verdict> = feed(&mut engine, &metas).iter().map(|one| one.verdict).collect();
     assert_eq!(verdicts, [Verdict::Forwarded, Verdict::Lost, Verdict::Forwarded]);
 }
+
+#[test]
+fn packets_wait_for_background_load_as_theory_says() {
+    // Packets of other traffic take S = 1.012 ms each. The mean of the work that small packets find is that of a queue with Poisson
+    // arrivals of bursts (Pollaczek and Khinchine), ρ·S·E[N²]/E[N]/(2·(1 − ρ)), with 2·run − 1 for a geometric number N; and they find
+    // none with probability 1 − ρ. Bounds: 6.2 standard deviations, with the relaxation time of the queue for the second law.
+    for (text, load, run, bound_ms) in [
+        ("rate 12M queue 10s background 30%", 0.3, 1.0, 0.012),
+        ("rate 12M queue 10s background 60% run 8", 0.6, 8.0, 1.5),
+    ] {
+        let probes = 100_000;
+        let metas: Vec<Meta> =
+            (0..probes).map(|i| Meta::opaque(i as u32, MS + i * 10 * MS, 14)).collect();
+        let dispositions = feed(&mut engine(text), &metas);
+        // Their own 18 bytes take 12 µs.
+        let waits: Vec<f64> = dispositions
+            .iter()
+            .map(|one| (one.at_ns - one.arrived_ns) as f64 / 1e6 - 0.012)
+            .collect();
+        let mean = waits.iter().sum::<f64>() / probes as f64;
+        let theory = load * 1.012 * (2.0 * run - 1.0) / (2.0 * (1.0 - load));
+        assert!((mean - theory).abs() < bound_ms, "{text}: {mean} ms, {theory} ms");
+        let idle = waits.iter().filter(|wait| **wait < 1e-6).count() as f64 / probes as f64;
+        let correlation = 2.0 * run - 1.0;
+        let bound = 6.2 * (load * (1.0 - load) * correlation / probes as f64).sqrt();
+        assert!((idle - (1.0 - load)).abs() < bound + 0.003, "{text}: {idle} ± {bound}");
+    }
+}
+
+#[test]
+fn background_load_takes_room_in_the_queue() {
+    // At 99 % of the rate in bursts of 50 packets, a queue of two is mostly full.
+    let text = "rate 12M queue 2packets background 99% run 50";
+    let dispositions = feed(&mut engine(text), &even(20_000, 10 * MS));
+    let dropped = count(&dispositions, Verdict::QueueDropped);
+    assert!(dropped > 0 && dropped < 20_000, "{dropped}");
+    assert_eq!(
+        count(
+            &feed(&mut engine("rate 12M queue 2packets"), &even(20_000, 10 * MS)),
+            Verdict::QueueDropped
+        ),
+        0
+    );
+}
+
+#[test]
+fn background_load_goes_on_when_other_laws_change() {
+    // All transmissions take whole nanoseconds, so that a new link starts exactly where the old one ends.
+    let text = "rate 8M queue 10s background 60% run 8";
+    let departures = |changes: bool| {
+        let mut engine = engine(text);
+        let mut out = vec![];
+        for (number, part) in even(2000, MS).chunks(100).enumerate() {
+            if changes {
+                engine.configure(&both(&format!("{text}, delay {number}ns"))).unwrap();
+            }
+            for meta in part {
+                engine.step(meta.arrived_ns, std::slice::from_ref(meta), &mut out);
+            }
+        }
+        engine.step(u64::MAX >> 1, &[], &mut out);
+        let delay = |one: &Disposition| one.at_ns - if changes { one.index / 100 } else { 0 };
+        out.iter().map(delay).collect::<Vec<_>>()
+    };
+    assert_eq!(departures(true), departures(false));
+}

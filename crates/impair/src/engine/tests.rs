@@ -906,7 +906,7 @@ fn laws() -> impl Strategy<Value = String> {
         "rate 5M burst 4K queue 9packets, ",
         "rate 5M burst 2K peak 50M, ",
         "police 30M burst 4K, rate 40M, ",
-        "mtu 700, rate 20M queue 9packets, ",
+        "mtu 700, rate 20M queue 9packets background 40% run 3, ",
     ]);
     let delay = prop::sample::select(vec![
         "delay 0s",

@@ -12,6 +12,7 @@
 //! # Ok::<(), weir_model::ModelError>(())
 //! ```
 
+mod background;
 mod batch;
 mod content;
 mod count;
@@ -40,6 +41,7 @@ mod value;
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
 pub use crate::law::{Law, PacketFacts, Running};
+pub use background::{Background, BackgroundBurst, RunningBackground};
 pub use batch::{Accumulate, Batch, BatchLaw, Release, Slots};
 pub use content::*;
 pub use count::{Count, CountLaw, Packets};

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::background::Background;
 use super::delay::MAX_DELAY;
 use super::queue::Aqm;
 use super::slot::Slot;
@@ -113,6 +114,10 @@ pub struct Rate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "AQM")]
     pub aqm: Option<Aqm>,
+    /// Load of other traffic on the link. Absent: none. Not with an AQM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Background load")]
+    pub background: Option<Background>,
     /// Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
     /// and check sequence. 38 includes preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +155,7 @@ impl Rate {
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
+        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
         Aqm::NAMES.join(", ")
     )
 });
@@ -170,6 +175,8 @@ impl Slot for Rate {
         "codel",
         "fq_codel",
         "dualpi2",
+        "background",
+        "load",
     ];
     const IS_SHARED: bool = true;
 
@@ -183,9 +190,11 @@ impl Slot for Rate {
         let peak = if words.took("peak") { Some(words.value()?) } else { None };
         let queue = if words.took("queue") { Some(words.value()?) } else { None };
         let aqm = Aqm::read(words)?;
+        let background =
+            if words.took("background") { Some(Background::read(words)?) } else { None };
         let overhead_bytes = if words.took("overhead") { Some(words.value()?) } else { None };
         let cells = if words.took("cells") { Some(words.value()?) } else { None };
-        Ok(Rate { bits, burst, peak, queue, aqm, overhead_bytes, cells })
+        Ok(Rate { bits, burst, peak, queue, aqm, background, overhead_bytes, cells })
     }
 
     fn text(&self) -> String {
@@ -201,6 +210,9 @@ impl Slot for Rate {
         }
         if let Some(aqm) = &self.aqm {
             text += &format!(" {}", aqm.text());
+        }
+        if let Some(background) = &self.background {
+            text += &format!(" {}", background.text());
         }
         if let Some(overhead) = &self.overhead_bytes {
             text += &format!(" overhead {overhead}");
@@ -224,6 +236,17 @@ impl Slot for Rate {
         }
         if let Some(aqm) = &self.aqm {
             aqm.check(&format!("{at}.aqm"))?;
+        }
+        if let Some(background) = &self.background {
+            background.check(&format!("{at}.background"))?;
+            if self.aqm.is_some() {
+                return refuse(
+                    at,
+                    "background",
+                    background.text(),
+                    "no background load together with an AQM",
+                );
+            }
         }
         check_overhead(at, self.overhead())?;
         if let Some(cells) = self.cells

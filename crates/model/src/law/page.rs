@@ -6,7 +6,7 @@ use schemars::Schema;
 use serde_json::Value;
 
 use crate::impairment::{
-    Aqm, Batch, Count, Delay, Duplicate, Loss, Mtu, Police, Rate, Reorder, Timing,
+    Aqm, Background, Batch, Count, Delay, Duplicate, Loss, Mtu, Police, Rate, Reorder, Timing,
 };
 use crate::plan::{Size, Spacing};
 
@@ -134,6 +134,7 @@ fn the_schema_of_laws_is_documented() {
     is_current(EMULATOR, "police", &fields(&schemars::schema_for!(Police)));
     is_current(EMULATOR, "rate", &fields(&schemars::schema_for!(Rate)));
     is_current(EMULATOR, "mtu", &fields(&schemars::schema_for!(Mtu)));
+    is_current(EMULATOR, "background", &fields(&schemars::schema_for!(Background)));
     is_current(EMULATOR, "aqm", &aqm());
     is_current(EMULATOR, "batch", &stage("batch", &Batch::laws(), &Batch::SHORT_FORMS));
     is_current(EMULATOR, "delay", &stage("delay", &Delay::laws(), &Delay::SHORT_FORMS));

@@ -1378,6 +1378,25 @@ export interface components {
             /** @description The log file. */
             file?: string | null;
         };
+        /**
+         * @description Other traffic on a link: packets of 1500 bytes, which take time of the link and room in its queue, but are not sent. They come in
+         *     bursts that start at random (a Poisson process).
+         */
+        Background: {
+            /**
+             * Mean burst length
+             * Format: double
+             * @description Mean number of packets of a burst, 1 to 100. They come together; their number is geometric. Absent: 1.
+             * @example 8
+             */
+            mean_run?: number | null;
+            /**
+             * Format: double
+             * @description Percentage of the rate that it takes on average, above 0 to 99.
+             * @example 30
+             */
+            percentage: number;
+        };
         /** @description The slot of batches. Exactly one law is set. */
         Batch: {
             /** @description Packets are queued until a number of them has arrived or a time has passed, and then leave together. */
@@ -6695,6 +6714,11 @@ export interface components {
              * @description Active queue management. Absent: packets that find it full are dropped.
              */
             aqm?: components["schemas"]["Aqm"] | null;
+            /**
+             * Background load
+             * @description Load of other traffic on the link. Absent: none. Not with an AQM.
+             */
+            background?: components["schemas"]["Background"] | null;
             /**
              * Rate
              * @description Rate in bit/s, framing overhead included.

@@ -43,12 +43,14 @@ Laws:
                            what happens to longer IP packets [drop]: icmp
                            also reports the limit to their senders, fragment
                            does so where IPv4 can't be fragmented
-  rate R [burst B [peak R]] [queue T|B|Npackets] [AQM] [overhead N] [cells N+N]
+  rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]]
+       [overhead N] [cells N+N]
                            rate of a link, its queue [250ms], bytes added to
                            each packet [18; 38: the whole wire], and cells
                            into which it is cut: 48+5 (ATM). burst: bytes
                            that leave after a pause without waiting, or at
-                           the peak rate: a shaper
+                           the peak rate: a shaper. background: load by other
+                           packets, in bursts of N on average [1]
                            AQM is one of head_drop, red, pie, codel, fq_codel
                            and dualpi2, then names and values of parameters:
                            codel target 5ms interval 100ms ecn. Without it, a
