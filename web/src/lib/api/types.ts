@@ -1153,7 +1153,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. A plan or an impairment may also be a string: the text of its file. */
+        /** Checks a plan, an impairment, the timeline of an impairment or a scenario (`plan`, `impairment`, `timeline`, `scenario`) without running it. Except for a scenario, the body may also be a string: the text of the file, of a timeline also CSV. */
         post: operations["validate"];
         delete?: never;
         options?: never;
@@ -1181,9 +1181,15 @@ export interface components {
         };
         /** @description Consecutive flows that share one policer, one rate and queue, and one delay law, in each direction. */
         Aggregate: {
-            /** @description Policer, rate and delay from A to B. */
+            /**
+             * A to B
+             * @description Policer, rate and delay from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Policer, rate and delay from B to A. */
+            /**
+             * B to A
+             * @description Policer, rate and delay from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -1708,7 +1714,10 @@ export interface components {
              */
             source?: string | null;
         };
-        /** @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there. */
+        /**
+         * CoDel
+         * @description Packets are dropped as they leave once the waiting time has been above a target for an interval, more often as long as it stays there.
+         */
         Codel: {
             /**
              * Mark instead of drop (ECN)
@@ -2121,6 +2130,11 @@ export interface components {
              * @description The whole TOS or traffic-class byte.
              */
             tos?: number | null;
+            /**
+             * Rate of a transfer
+             * @description Rate at which the datagrams of each transfer are sent, payload bit/s, 1k to 1T; with transport `udp` only. Absent: 1M.
+             */
+            transfer_rate?: components["schemas"]["BitRate"] | null;
             /**
              * @description Transport protocol.
              * @default tcp
@@ -2818,6 +2832,7 @@ export interface components {
          */
         DscpCondition: string | number;
         /**
+         * DualPI2
          * @description Packets of scalable congestion control, ECT(1) or CE, have a queue of their own with marks from a short waiting time on; the queue of
          *     the others is dropped or marked with the square of the probability.
          */
@@ -2882,12 +2897,14 @@ export interface components {
              */
             delay?: components["schemas"]["TimingLaw"] | null;
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is duplicated, starting with the n-th.
              * @example 100
              */
             every_nth?: number | null;
             /**
+             * Random
              * Format: double
              * @description Probability for each packet, in percent.
              * @example 1
@@ -3291,6 +3308,8 @@ export interface components {
              * @description Packets sent on.
              */
             sent_packets: number;
+            /** @description The position in the timeline; absent without one. */
+            timeline?: components["schemas"]["EmulatorTimeline"] | null;
             /**
              * Format: uint64
              * @description Packets lost without a law: of flows, exempt frames and the link.
@@ -3684,6 +3703,24 @@ export interface components {
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
         };
+        /** @description The position of a direction in the timeline. */
+        EmulatorTimeline: {
+            /**
+             * Format: uint64
+             * @description Number of changes made in this loop.
+             */
+            changes: number;
+            /**
+             * Format: uint64
+             * @description Number of loops that have started, the current one included.
+             */
+            loops: number;
+            /**
+             * Format: double
+             * @description Time since the start of this loop, s, multiplied by the speed, and so comparable with the times of the changes.
+             */
+            position_seconds: number;
+        };
         /** @description The trigger of a flow and direction. */
         EmulatorTrigger: {
             /**
@@ -3691,6 +3728,8 @@ export interface components {
              * @description Number of times that the laws have been applied, the current one included.
              */
             applications: number;
+            /** @description The condition that changes the state next; absent if none will. */
+            condition?: components["schemas"]["TriggerCondition"] | null;
             /** @description Whether the laws are applied now. */
             state: components["schemas"]["TriggerState"];
         };
@@ -4344,6 +4383,8 @@ export interface components {
              * @default 0
              */
             payload_bytes: number;
+            /** @description What the law of payload sizes gives. */
+            payload_draws?: components["schemas"]["SizeDraws"] | null;
             /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The file in which the server stored what it received, if the plan asked for it. */
@@ -4359,6 +4400,8 @@ export interface components {
              * @default
              */
             source: string;
+            /** @description What the law of the intervals gives. */
+            spacing_draws?: components["schemas"]["TimeDraws"] | null;
             /** @description The law of the intervals between packets, if they vary by a law. */
             spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /** @description TCP information of the sending side. */
@@ -4512,7 +4555,10 @@ export interface components {
              */
             value?: number | null;
         };
-        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+        /**
+         * Four-state Markov chain
+         * @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent.
+         */
         FourState: {
             /**
              * Format: double
@@ -4546,6 +4592,7 @@ export interface components {
             p32_percentage?: number | null;
         };
         /**
+         * FQ-CoDel
          * @description Flows share the rate equally, those with few packets first, and CoDel manages the queue of each. A flow has the addresses, ports and
          *     protocol of its packets.
          */
@@ -4845,9 +4892,15 @@ export interface components {
         Icmpv6TypesCondition: string | number;
         /** @description A flow of the emulator. */
         ImpairFlow: {
-            /** @description Laws from A to B. */
+            /**
+             * A to B
+             * @description Laws from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Laws from B to A. */
+            /**
+             * B to A
+             * @description Laws from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -5612,7 +5665,10 @@ export interface components {
              */
             wire_ratio: number;
         };
-        /** @description Loss of given packets, by their numbers, once or repeatedly. */
+        /**
+         * List of packets
+         * @description Loss of given packets, by their numbers, once or repeatedly.
+         */
         List: {
             /**
              * Format: uint64
@@ -5653,6 +5709,7 @@ export interface components {
         /** @description The slot of loss. Exactly one law is set. */
         Loss: {
             /**
+             * Bit errors
              * Format: double
              * @description Loss by independent bit errors of this ratio, 0 to 1: a frame is lost if any of its bits is wrong.
              * @example 0.000001
@@ -5674,6 +5731,7 @@ export interface components {
              */
             ecn?: boolean;
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is lost, starting with the n-th.
              * @example 100
@@ -5701,6 +5759,7 @@ export interface components {
             /** @description Loss by a recorded pattern. */
             pattern?: components["schemas"]["Pattern"] | null;
             /**
+             * Random
              * Format: double
              * @description Each packet is lost independently with this probability, in percent.
              * @example 1
@@ -5922,9 +5981,15 @@ export interface components {
         OrderPolicy: "allow" | "fifo-release" | "smooth" | "max";
         /** @description What no filter matches. */
         Other: {
-            /** @description Laws from A to B. */
+            /**
+             * A to B
+             * @description Laws from A to B.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
-            /** @description Laws from B to A. */
+            /**
+             * B to A
+             * @description Laws from B to A.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -6037,6 +6102,7 @@ export interface components {
             shape: number;
         };
         /**
+         * Pareto-normal
          * @description A delay with a long upper tail: one quarter of normal and three quarters of Pareto shape. netem's `paretonormal`, with the
          *     stated mean and standard deviation.
          */
@@ -6101,7 +6167,10 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /** @description Arriving packets are dropped with a probability that keeps the waiting time near a target. */
+        /**
+         * PIE
+         * @description Arriving packets are dropped with a probability that keeps the waiting time near a target.
+         */
         Pie: {
             /**
              * Format: double
@@ -6678,7 +6747,10 @@ export interface components {
              */
             to: components["schemas"]["Span"];
         };
-        /** @description Bursts that start at random, each with a random number of lost packets. */
+        /**
+         * Random bursts
+         * @description Bursts that start at random, each with a random number of lost packets.
+         */
         RandomBurst: {
             /**
              * Format: uint64
@@ -7228,7 +7300,10 @@ export interface components {
          * @enum {string}
          */
         RecordParts: "all" | "summary";
-        /** @description Arriving packets are dropped with a probability that grows with the average length of the queue. */
+        /**
+         * RED
+         * @description Arriving packets are dropped with a probability that grows with the average length of the queue.
+         */
         Red: {
             /**
              * Mark instead of drop (ECN)
@@ -7296,12 +7371,14 @@ export interface components {
              */
             distance: components["schemas"]["Distance"];
             /**
+             * Every n-th packet
              * Format: uint64
              * @description Every n-th packet is selected, starting with the n-th.
              * @example 20
              */
             every_nth?: number | null;
             /**
+             * Random
              * Format: double
              * @description Probability that a packet is selected, in percent.
              * @example 5
@@ -7448,7 +7525,8 @@ export interface components {
             id: string;
             /**
              * Format: double
-             * @description Lost / sent over all flows that report it; absent if the report of an end is missing.
+             * @description Lost / sent over all flows that report it; absent if the report of an end is missing. Of a test of ICMP echo:
+             *     requests without a reply / requests.
              */
             loss_ratio?: number | null;
             /**
@@ -8110,6 +8188,7 @@ export interface components {
          */
         Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
         /**
+         * Shifted Pareto
          * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's
          *     `pareto`, whose tail is not cut.
          */
@@ -8175,6 +8254,25 @@ export interface components {
              * @example 20ms
              */
             min: components["schemas"]["Span"];
+        };
+        /** @description What a law of sizes gives. The actual mean is beside it in the results: it differs by chance. */
+        SizeDraws: {
+            /**
+             * Format: uint64
+             * @description Larger draws become this. Absent if none is larger. Of a mixture: the largest such bound of its parts.
+             */
+            clamp_max_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Smaller draws become this. Absent if none is smaller. Of a mixture: the smallest such bound of its parts.
+             */
+            clamp_min_bytes?: number | null;
+            /**
+             * Format: double
+             * @description Mean of the law, after clamping.
+             * @default 0
+             */
+            mean_bytes: number;
         };
         /**
          * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
@@ -9278,6 +9376,26 @@ export interface components {
              */
             spin?: components["schemas"]["Span"] | null;
         };
+        /** @description What a law of times gives. The actual mean is beside it in the results: it differs by chance. */
+        TimeDraws: {
+            /**
+             * Format: double
+             * @description Larger draws become this. Absent if none is larger. Of a mixture and of phases: the largest such bound of their
+             *     parts.
+             */
+            clamp_max_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Smaller draws become this. Absent if none is smaller. Of a mixture and of phases: the smallest such bound of their
+             *     parts.
+             */
+            clamp_min_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Mean of the law, after clamping, or by the rate that determines it. Absent if the rate was changed.
+             */
+            mean_seconds?: number | null;
+        };
         /** @description Sources of timestamps. */
         TimeSource: {
             /**
@@ -9319,14 +9437,20 @@ export interface components {
         };
         /** @description Laws that replace those of a flow at a time. */
         TimelineChange: {
-            /** @description Laws from A to B. Absent: unchanged. */
+            /**
+             * A to B
+             * @description Laws from A to B. Absent: unchanged.
+             */
             a_to_b?: components["schemas"]["Laws"] | string;
             /**
              * @description Time since the start of the loop.
              * @default 0s
              */
             at: components["schemas"]["Span"];
-            /** @description Laws from B to A. Absent: unchanged. */
+            /**
+             * B to A
+             * @description Laws from B to A. Absent: unchanged.
+             */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
              * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
@@ -9546,7 +9670,7 @@ export interface components {
             classes: components["schemas"]["TransferClass"][];
             /**
              * Format: uint64
-             * @description Volume of the completed transfers, bytes.
+             * @description Volume of the completed transfers, bytes; of datagrams, what arrived of it.
              * @default 0
              */
             completed_bytes: number;
@@ -9563,9 +9687,20 @@ export interface components {
             max_concurrent: number;
             /**
              * Format: double
-             * @description Mean number of transfers at the same time, from the first start to the end of the last one.
+             * @description Mean number of transfers at the same time, from the first start to the end of the last one. Those that an omitted
+             *     start has left running are counted.
              */
             mean_concurrent?: number | null;
+            /**
+             * Format: double
+             * @description Actual mean of the pauses that were started.
+             */
+            mean_pause_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Actual mean volume of the transfers of this law that were started.
+             */
+            mean_volume_bytes?: number | null;
             /**
              * Format: uint64
              * @description Transfers that were due while the maximum number of concurrent ones was running, and were not started.
@@ -9574,6 +9709,10 @@ export interface components {
             not_started: number;
             /** @description Pages, if users load these: the transfers are their objects. */
             pages?: components["schemas"]["Pages"] | null;
+            /** @description What this law gives. */
+            pause_draws?: components["schemas"]["TimeDraws"] | null;
+            /** @description The law of the users' pauses, if they vary. */
+            pause_law?: components["schemas"]["SpacingLaw"] | null;
             /**
              * Format: uint64
              * @description Transfers that were started.
@@ -9592,6 +9731,15 @@ export interface components {
              * @default 0
              */
             unfinished_bytes: number;
+            /** @description What this law gives. */
+            volume_draws?: components["schemas"]["SizeDraws"] | null;
+            /** @description The law of volumes, if they vary. Of pages: that of all objects but the first. */
+            volume_law?: components["schemas"]["SizeLaw"] | null;
+            /**
+             * Format: uint64
+             * @description Completed transfers of which datagrams were lost, where they are sent as datagrams.
+             */
+            with_loss?: number | null;
         };
         /**
          * @description The transport of a connection.
@@ -9694,7 +9842,7 @@ export interface components {
         };
         /** @description The result of checking a document. */
         Validation: {
-            /** @description The same as JSON, if the text of a TOML file was given. */
+            /** @description The same as JSON, if the text of a file was given. */
             document?: unknown;
             /** @description What is wrong with it. */
             errors: components["schemas"]["FieldError"][];
@@ -11976,7 +12124,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                what: "plan" | "impairment" | "scenario";
+                what: "plan" | "impairment" | "timeline" | "scenario";
             };
             cookie?: never;
         };
