@@ -26,8 +26,8 @@ use weir_model::plan::Direction as Side;
 use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
-    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
-    FLAG_REORDERED, Fragment, Meta, TooLongPacket, Verdict,
+    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_MARKED, FLAG_MODIFIED, FLAG_REORDERED, Fragment,
+    Meta, TooLongPacket, Verdict,
 };
 use crate::edit::{EcnChange, Edit};
 use crate::error::ImpairError;
@@ -470,14 +470,7 @@ impl Engine {
             handle: meta.handle,
             flow: 0,
             index,
-            arrived_ns: meta.arrived_ns,
-            at_ns: meta.arrived_ns,
-            length: meta.length,
-            edit: 0,
-            verdict: Verdict::Forwarded,
-            copy: 0,
-            fragment: Fragment::default(),
-            flags: FLAG_EXEMPT,
+            ..Disposition::of_message(meta.length, meta.arrived_ns)
         });
     }
 

@@ -6,7 +6,7 @@ import type { Alarm, AlarmCount, AlarmThresholds, Applied, DocumentChange, Emula
 import { byFlow, flowKey, type FlowReport, Histories } from './history';
 import type { Series } from './live/series';
 import { stream } from './live/stream.svelte';
-import { at, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
+import { at, fieldOf, isObject, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
 import { flowsByName, stagedChanges } from './staged';
 import { isOver } from './states';
 
@@ -34,7 +34,6 @@ export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject, 
 }
 
 type Part = Json | undefined;
-const isObject = (one: Part): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
 
 /** The names of a list's members; absent unless it is a list of members with distinct names. */
 function namesOf(list: Part): string[] | undefined {

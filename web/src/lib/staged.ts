@@ -1,6 +1,6 @@
 // Differences between the configuration in force and the staged one, counted by flow and named. Pure.
 
-import { fieldOf, inSentence, type Json, type JsonObject, resolve, same, type Schema, valueInWords, words } from './schema/model';
+import { fieldOf, inSentence, isObject, type Json, type JsonObject, resolve, same, type Schema, valueInWords, words } from './schema/model';
 
 /** A direction of a flow's laws, by its key in a configuration. */
 export const DIRECTIONS: Record<string, string> = { a_to_b: 'A→B', b_to_a: 'B→A' };
@@ -16,7 +16,6 @@ export interface StagedChange {
   after: string;
 }
 
-const isObject = (one: Json | undefined): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
 const objectOf = (one: Json | undefined): JsonObject => (isObject(one) ? one : {});
 const flowsOf = (document: JsonObject): JsonObject[] => (Array.isArray(document['flow']) ? document['flow'].map(objectOf) : []);
 const nameOf = (flow: JsonObject): string => String(flow['name'] ?? '');

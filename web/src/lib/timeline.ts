@@ -3,7 +3,7 @@
 import type { TimelinePosition } from './api/shapes';
 import { count, elapsed } from './format';
 import { DIRECTIONS } from './staged';
-import type { Json, JsonObject, Schema } from './schema/model';
+import { isObject, type Json, type JsonObject, type Schema } from './schema/model';
 import { lawsInWords } from './stages';
 
 /** A change of the timeline. */
@@ -35,7 +35,6 @@ export function secondsOf(time: Json | undefined): number | undefined {
   return number === undefined ? undefined : Number(number) / (PER_SECOND[unit] ?? 1);
 }
 
-const isObject = (one: Json | undefined): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
 
 /** The timeline of a configuration in force; absent without one. */
 export function timelineOf(root: Schema, configuration: JsonObject): Timeline | undefined {

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::disposition::FLAG_EXEMPT;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
 use weir_laws::flow_hash;

@@ -361,10 +361,21 @@ pub(super) fn laws(record: &Record) -> Option<Grid> {
     for f in record.flows.iter().take(ROWS) {
         let (s, t) =
             (f.sender.as_ref(), f.transactions.as_ref().and_then(|t| t.transfers.as_ref()));
-        let size_law = f.payload_law.as_ref().or_else(|| t?.volume_law.as_ref());
-        let sizes = f.payload_draws.as_ref().or_else(|| t?.volume_draws.as_ref());
-        let time_law = f.spacing_law.as_ref().or_else(|| t?.pause_law.as_ref());
-        let times = f.spacing_draws.as_ref().or_else(|| t?.pause_draws.as_ref());
+        // Law, its draws and their actual mean. Datagrams of transfers vary in size without a law of theirs.
+        let (size_law, sizes, mean_size) = match (&f.payload_law, t) {
+            (None, Some(t)) => {
+                (t.volume_law.as_ref(), t.volume_draws.as_ref(), t.mean_volume_bytes)
+            }
+            (law, _) => {
+                (law.as_ref(), f.payload_draws.as_ref(), s.and_then(|s| s.mean_payload_bytes))
+            }
+        };
+        let (time_law, times, mean_time) = match (&f.spacing_law, t) {
+            (None, Some(t)) => (t.pause_law.as_ref(), t.pause_draws.as_ref(), t.mean_pause_seconds),
+            (law, _) => {
+                (law.as_ref(), f.spacing_draws.as_ref(), s.and_then(|s| s.mean_spacing_seconds))
+            }
+        };
         if size_law.is_none() && time_law.is_none() {
             continue;
         }
@@ -374,12 +385,12 @@ pub(super) fn laws(record: &Record) -> Option<Grid> {
             sizes.and_then(|d| d.clamp_min_bytes).into(),
             sizes.and_then(|d| d.clamp_max_bytes).into(),
             sizes.map(|d| d.mean_bytes).into(),
-            s.and_then(|s| s.mean_payload_bytes).or_else(|| t?.mean_volume_bytes).into(),
+            mean_size.into(),
             law(time_law.map(ToString::to_string)),
             times.and_then(|d| d.clamp_min_seconds).into(),
             times.and_then(|d| d.clamp_max_seconds).into(),
             times.and_then(|d| d.mean_seconds).into(),
-            s.and_then(|s| s.mean_spacing_seconds).or_else(|| t?.mean_pause_seconds).into(),
+            mean_time.into(),
         ]));
     }
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
@@ -907,7 +918,7 @@ fn interface(i: &weir_model::record::Interface) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::record::ImpairedFlow;
+    use weir_model::record::{ImpairedFlow, Sender, Transactions, Transfers};
 
     use super::*;
 
@@ -924,5 +935,26 @@ mod tests {
         let grid = impairment(&used);
         let named: Vec<_> = grid.rows.iter().map(|row| row[1].clone()).collect();
         assert_eq!(named, [Cell::Text("A to B".into()), Cell::Text("B to A".into())]);
+    }
+
+    /// The datagrams of transfers over UDP have a mean size, which is not that of the law of volumes.
+    #[test]
+    fn each_law_has_the_mean_of_its_own_draws() {
+        let sender = Sender { mean_payload_bytes: Some(900.0), ..Sender::default() };
+        let transfers = Transfers {
+            volume_law: "1K..9K".parse().ok(),
+            mean_volume_bytes: Some(5000.0),
+            ..Transfers::default()
+        };
+        let transactions = Transactions { transfers: Some(transfers), ..Transactions::default() };
+        let (sender, transactions) = (Some(sender), Some(transactions));
+        let flow = Flow { sender, transactions, ..Flow::default() };
+        let of = |flow: Flow| {
+            let grid = laws(&Record { flows: vec![flow], ..Record::default() }).unwrap();
+            grid.rows[0].last().cloned()
+        };
+        assert_eq!(of(flow.clone()), Some(Cell::Figure(5000.0)));
+        let payload_law = "100..1000".parse().ok();
+        assert_eq!(of(Flow { payload_law, ..flow }), Some(Cell::Figure(900.0)));
     }
 }

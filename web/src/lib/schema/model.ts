@@ -328,11 +328,14 @@ export function same(a: Json | undefined, b: Json | undefined): boolean {
   return keys.length === Object.keys(b).length && keys.every((key) => key in b && same(a[key], b[key]));
 }
 
+/** Whether a value is a table, and not a list. */
+export const isObject = (one: Json | undefined): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
+
 /** The leaves that differ, with pointer and both values: shown for staged changes before they are applied. */
 export function changes(before: Json | undefined, after: Json | undefined, base = ''): Change[] {
   if (same(before, after)) return [];
-  const isObject = (one: Json | undefined): one is JsonObject | Json[] => one !== null && typeof one === 'object';
-  if (isObject(before) && isObject(after) && Array.isArray(before) === Array.isArray(after)) {
+  const hasParts = (one: Json | undefined): one is JsonObject | Json[] => one !== null && typeof one === 'object';
+  if (hasParts(before) && hasParts(after) && Array.isArray(before) === Array.isArray(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
     return [...keys].flatMap((key) => changes(at(before, `/${escape(key)}`), at(after, `/${escape(key)}`), pointer(base, key)));
   }

@@ -1,9 +1,9 @@
 //! The client's end where each transaction has a connection of its own.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use weir_flow::{Failure, NextSend, StreamPool};
+use weir_flow::{Failure, NextSend, StreamPool, Transacting};
 use weir_model::plan::{FlowSpec, SourceAddresses};
 use weir_net::poll::Interest;
 use weir_net::tcp::{TcpOptions, TcpStream};
@@ -102,14 +102,7 @@ pub(super) fn serve(
     }
     for _ in 0..64 {
         let now = context.clock.monotonic_ns();
-        let (next, timed_out) = {
-            let mut state = lock(&state);
-            (state.next(now), state.take_timed_out())
-        };
-        if !timed_out.is_empty() {
-            abandon(slot, &timed_out, context);
-        }
-        match next {
+        match next(slot, &state, now, context) {
             NextSend::At(at) => return Outcome::Later(at),
             NextSend::Now(_) => {}
             NextSend::Done => {
@@ -153,8 +146,20 @@ pub(super) fn serve(
     Outcome::TurnOver
 }
 
-/// Closes the connections of transactions that timed out, without leaving a port in TIME_WAIT.
-pub(super) fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
+/// What the flow does next. Closes the connections of transactions that have timed out, without leaving a port in TIME_WAIT.
+pub(super) fn next(
+    slot: &mut Slot,
+    state: &Mutex<Transacting>,
+    now: u64,
+    context: &mut Context,
+) -> NextSend {
+    let (next, numbers) = {
+        let mut state = lock(state);
+        (state.next(now), state.take_timed_out())
+    };
+    if numbers.is_empty() {
+        return next;
+    }
     let is_over = |connection: &Connection| match connection {
         Connection::Dialled(dialled) => numbers.contains(&dialled.number),
         Connection::Sent(sent) => numbers.contains(&sent.number),
@@ -165,6 +170,7 @@ pub(super) fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
     for token in over {
         close(slot, token, true, context);
     }
+    next
 }
 
 pub(super) fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Context) {

@@ -14,7 +14,7 @@ use weir_net::udp::{RecvMode, SendFault, UdpOptions, UdpSocket};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, LEN};
 
 use super::client::finish;
-use super::connect::{MAX_TRIES, abandon, close, kind, reason};
+use super::connect::{MAX_TRIES, close, kind, next, reason};
 use super::{Connection, Context, Dialling, Link, Outcome, RETRY_NS, Side, Slot, TURN, lock};
 
 /// Messages of the server that are read before the transfer goes on.
@@ -104,14 +104,7 @@ pub(super) fn serve(
     }
     for _ in 0..TURN {
         let now = context.clock.monotonic_ns();
-        let (next, timed_out) = {
-            let mut state = lock(&state);
-            (state.next(now), state.take_timed_out())
-        };
-        if !timed_out.is_empty() {
-            abandon(slot, &timed_out, context);
-        }
-        match next {
+        match next(slot, &state, now, context) {
             NextSend::At(at) => {
                 let due = slot.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
                 return Outcome::Later(at.min(due));

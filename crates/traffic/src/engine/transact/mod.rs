@@ -199,14 +199,13 @@ enum Connection {
 }
 
 type PoolKey = (ContentKey, u64, usize);
-type RingKey = (ContentKey, u64, usize);
 
 /// What all flows of a worker share.
 struct Shared {
     pools: HashMap<PoolKey, Arc<StreamPool>>,
     /// The one used last.
     pool: Option<(PoolKey, Arc<StreamPool>)>,
-    rings: HashMap<RingKey, PayloadRing>,
+    rings: HashMap<PoolKey, PayloadRing>,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     small: Option<RecvBatch>,
