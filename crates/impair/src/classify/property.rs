@@ -1,6 +1,6 @@
 //! The fields that filters match on, and the values of each that a filter accepts.
 
-use weir_model::impairment::{Condition, Filter, Fragments, MacAddresses, Prefixes, Ranges};
+use weir_model::impairment::{Condition, Filter, Fragments, MacAddresses, Prefixes, Ranges, Share};
 
 use super::rare::RareFields;
 use crate::key::{FragmentPlace, Key, NO_VLAN};
@@ -28,13 +28,15 @@ pub(super) enum Property {
     TcpFlags,
     Icmp,
     Icmpv6,
+    ConnectionShare,
+    PacketShare,
 }
 
 /// Number of the fields that come first in [`FIELDS`]: those that are in the key, except fragments.
 pub(super) const COMMON_FIELDS: usize = 10;
 
 /// All fields: first the common ones, and of these first those that differ most between packets.
-pub(super) const FIELDS: [Property; 20] = [
+pub(super) const FIELDS: [Property; 22] = [
     Property::DestinationPort,
     Property::SourcePort,
     Property::Destination,
@@ -55,6 +57,8 @@ pub(super) const FIELDS: [Property; 20] = [
     Property::Fragment,
     Property::VlanPriority,
     Property::InnerVlanPriority,
+    Property::ConnectionShare,
+    Property::PacketShare,
 ];
 
 /// Inclusive ranges of a field's values.
@@ -100,6 +104,11 @@ fn complement(mut ranges: Intervals) -> Intervals {
     }
     outside.extend(next.map(|from| (from, u128::MAX)));
     outside
+}
+
+fn share(condition: Option<Condition<Share>>) -> Option<Accepted> {
+    condition
+        .map(|c| Accepted::of(&c, |share| share.positions().map_or(vec![], |at| all_of(&[at]))))
 }
 
 fn one(value: impl Into<u128>) -> Intervals {
@@ -160,6 +169,8 @@ impl Property {
             Property::Icmpv6 => {
                 filter.icmpv6.as_ref().map(|c| Accepted::of(c, |types| all_of(types.ranges())))
             }
+            Property::ConnectionShare => share(filter.connection_share),
+            Property::PacketShare => share(filter.packet_share),
         }
     }
 
@@ -200,6 +211,8 @@ impl Property {
             Property::TcpFlags => rare.tcp_flags.map(u128::from),
             Property::Icmp => rare.icmp.map(u128::from),
             Property::Icmpv6 => rare.icmpv6.map(u128::from),
+            Property::ConnectionShare => rare.connection.map(u128::from),
+            Property::PacketShare => rare.packet.map(u128::from),
         }
     }
 }

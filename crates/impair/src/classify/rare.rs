@@ -1,11 +1,13 @@
 //! Filters on fields that few filters need: their packets are parsed further, and their results are not cached.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use weir_model::impairment::{BytesAt, Condition, Filter, MacAddresses, MacPrefix, Region};
 use weir_wire::packet::{Ethernet, ethertype, protocol};
 
-use super::OTHER;
 use super::property::{COMMON_FIELDS, FIELDS, Property};
 use super::tables::{Plan, Tables};
+use super::{OTHER, hash};
 use crate::key::{FragmentPlace, Key, Layers};
 
 /// EtherTypes of MPLS (RFC 3032, RFC 5332).
@@ -26,6 +28,10 @@ pub(super) struct RareFields {
     /// Type × 256 + code.
     pub(super) icmp: Option<u16>,
     pub(super) icmpv6: Option<u16>,
+    /// Position of the connection among all, of 2^32.
+    pub(super) connection: Option<u32>,
+    /// Position of the packet among all, of 2^32.
+    pub(super) packet: Option<u32>,
 }
 
 impl RareFields {
@@ -40,10 +46,14 @@ impl RareFields {
         tcp_flags: None,
         icmp: None,
         icmpv6: None,
+        connection: None,
+        packet: None,
     };
 
-    fn of_frame(frame: &[u8], key: &Key, layers: &Layers) -> Self {
+    fn of_frame(frame: &[u8], key: &Key, layers: &Layers, number: u32) -> Self {
         let mut fields = Self::NONE;
+        fields.connection = key.is_ip().then(|| connection_position(key));
+        fields.packet = Some(packet_position(number));
         let Ok(ethernet) = Ethernet::new(frame) else { return fields };
         let mac = |bytes: [u8; 6]| bytes.iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
         fields.source_mac = Some(mac(ethernet.source()));
@@ -82,6 +92,22 @@ impl RareFields {
         }
         fields
     }
+}
+
+/// Position of a connection among all, of 2^32: a hash that is the same in both directions.
+fn connection_position(key: &Key) -> u32 {
+    let (from, to) = ((key.source, key.ports >> 16), (key.destination, key.ports & 0xffff));
+    let (low, high) = if from <= to { (from, to) } else { (to, from) };
+    let ports = low.1 << 16 | high.1;
+    let ends = Key { source: low.0, destination: high.0, ports, ..Key::default() };
+    let hashed = Key { protocol: key.protocol, ..ends };
+    (hash(&hashed, 0) >> 32) as u32
+}
+
+/// Position of a packet among all, of 2^32: multiples of the golden ratio are spread so evenly that each share gets its
+/// packets in turns (Weyl, 1916).
+fn packet_position(number: u32) -> u32 {
+    number.wrapping_mul(0x9e37_79b9)
 }
 
 /// A condition that is not a set of intervals.
@@ -209,7 +235,7 @@ impl RarePlan {
     pub(super) fn filters(self) -> RareFilters {
         let group = |(plan, rest): (Plan, _)| Group { tables: plan.tables(), rest };
         let [flow, by_fragment] = self.plans.map(group);
-        RareFilters { flow, by_fragment }
+        RareFilters { flow, by_fragment, packets: AtomicU32::new(0) }
     }
 }
 
@@ -218,6 +244,8 @@ impl RarePlan {
 pub(crate) struct RareFilters {
     flow: Group,
     by_fragment: Group,
+    /// Number of packets so far, for shares of them.
+    packets: AtomicU32,
 }
 
 impl RareFilters {
@@ -246,7 +274,8 @@ impl RareFilters {
         key: &Key,
         layers: &Layers,
     ) -> RareMatch {
-        let rare = RareFields::of_frame(frame, key, layers);
+        let number = self.packets.fetch_add(1, Ordering::Relaxed);
+        let rare = RareFields::of_frame(frame, key, layers, number);
         let packet = Packet { frame, key, layers, rare };
         RareMatch {
             flow: self.flow.search(role, &packet),

@@ -487,3 +487,56 @@ proptest! {
         prop_assert_eq!(together, alone.map_or(OTHER, |n| n as u32));
     }
 }
+
+#[test]
+fn shares_divide_connections_and_packets() {
+    let filters = |name: &str| {
+        let shares = ["30%", "30%-50%", "not 50%"];
+        shares.map(|share| filter(&format!("{name} = \"{share}\"")))
+    };
+    let count = |name: &str, frame: &dyn Fn(u16) -> Vec<u8>| {
+        let mut classifier = Classifier::new(&filters(name)).unwrap();
+        let mut counts = [0_u32; 3];
+        for n in 0..10_000 {
+            let frame = frame(n);
+            let (key, layers) = Key::of_frame(&frame);
+            let rare = classifier.rare().unwrap().matching(None, &frame, &key, &layers);
+            counts[classifier.flow(&key, frame.len() as u32, rare, 1) as usize] += 1;
+        }
+        counts
+    };
+    // Packets of one connection: in turns, so that every share has its part of any 1000.
+    let counts = count("packet_share", &|_| udp_frame((1, 2), b""));
+    assert!(
+        counts.iter().zip([3000_u32, 2000, 5000]).all(|(n, of)| n.abs_diff(of) < 4),
+        "{counts:?}"
+    );
+    assert!(count("connection_share", &|_| udp_frame((1, 2), b"")).contains(&10_000));
+    // Connections: a hash, of which 10^9 trials would not show so great a deviation if it were random.
+    let counts = count("connection_share", &|n| udp_frame((n, 2), b""));
+    assert!(
+        counts.iter().zip([3000_u32, 2000, 5000]).all(|(n, of)| n.abs_diff(of) < 310),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_connection_is_in_one_share_in_both_directions() {
+    let classifier = Classifier::new(&[filter("connection_share = \"50%\"")]).unwrap();
+    let matches = |frame: &[u8]| {
+        let (key, layers) = Key::of_frame(frame);
+        classifier.rare().unwrap().matching(None, frame, &key, &layers)
+    };
+    let mut seen = [0, 0];
+    for port in 0..200 {
+        let there = udp_frame((port, 9), b"");
+        let mut back = udp_frame((9, port), b"");
+        back[26..30].copy_from_slice(&there[30..34]);
+        back[30..34].copy_from_slice(&there[26..30]);
+        assert_eq!(matches(&there), matches(&back), "{port}");
+        seen[usize::from(matches(&there) == RareMatch::NONE)] += 1;
+    }
+    assert!(seen[0] > 40 && seen[1] > 40, "{seen:?}");
+    // A frame that is not IP has no connection.
+    assert_eq!(matches(&[0xff; 60]), RareMatch::NONE);
+}

@@ -4,11 +4,13 @@ mod bytes;
 mod condition;
 mod link;
 mod network;
+mod share;
 
 pub use bytes::BytesAt;
 pub use condition::Condition;
 pub use link::{MacAddresses, MacPrefix};
 pub use network::{EcnCodePoints, Fragments, IcmpTypes, Icmpv6Types, TcpFlags};
+pub use share::Share;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +110,15 @@ pub struct Filter {
     /// UDP-Lite, SCTP (the common one) or ICMP; of other protocols it is all of `l4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Condition<BytesAt>>,
+    /// Share of the connections: `30%`, or a part such as `30%-100%`. A connection is identified by its addresses, ports and protocol, and is
+    /// in the same share in both directions. Only IP packets match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Share of connections")]
+    pub connection_share: Option<Condition<Share>>,
+    /// Share of the packets, in turns: with `30%`, 3 of 10 consecutive packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Share of packets")]
+    pub packet_share: Option<Condition<Share>>,
 }
 
 impl Filter {
