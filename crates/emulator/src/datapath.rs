@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_impair::{
-    Disposition, Engine, FLAG_EXEMPT, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict,
+    Disposition, FLAG_EXEMPT, FlowStatus, Hops, ImpairError, Meta, Prepared, Retired, Verdict,
 };
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
@@ -37,6 +37,16 @@ struct QueuedFrame {
     native: Option<(u64, u32)>,
 }
 
+/// A frame on its way to the next hop.
+#[derive(Debug)]
+struct PassingFrame {
+    handle: Handle,
+    /// When it left the hop before, or entered.
+    at_ns: u64,
+    /// What the last hop that took it decided, if one did.
+    taken: Option<QueuedFrame>,
+}
+
 /// Data of a flow in addition to the engine's counters.
 #[derive(Debug, Default)]
 struct FlowExtra {
@@ -54,7 +64,7 @@ impl FlowExtra {
     /// The flow's counters; `waiting` are its packets and bytes that wait for room in the link.
     fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> Counters {
         let (packets, bytes) = waiting;
-        let mut counters = *status.counters;
+        let mut counters = status.counters;
         // The engine counts released packets as sent. Those that the link refused were not sent, and those that wait
         // for it are queued.
         counters.sent_packets = counters.sent_packets.saturating_sub(self.unplanned + packets);
@@ -68,12 +78,18 @@ impl FlowExtra {
 #[derive(Debug)]
 pub(crate) struct Datapath {
     direction: Direction,
-    engine: Engine,
+    hops: Hops,
     slabs: Slabs,
     copies: Copies,
     received: Vec<Received>,
     metas: Vec<Meta>,
     dispositions: Vec<Disposition>,
+    /// Frames between two hops, in the order of time.
+    passing: Vec<PassingFrame>,
+    /// Packets and bytes that came in, exempt frames included.
+    entered: (u64, u64),
+    /// Packets and bytes that have left, exempt frames excluded.
+    departed: (u64, u64),
     /// Frames that are about to leave, in order; those before `left` have left.
     handles: Vec<Handle>,
     leaving: Vec<QueuedFrame>,
@@ -103,7 +119,7 @@ impl Datapath {
         direction: Direction,
         packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
-        let engine = Engine::new(config, direction)?;
+        let hops = Hops::new(config, direction)?;
         // A slot is at most twice what its frame counts towards the limit (tested).
         let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
         let mut slabs = Slabs::new(limit);
@@ -111,12 +127,15 @@ impl Datapath {
         slabs.reserve(1514, 1 << 10);
         let mut datapath = Datapath {
             direction,
-            engine,
+            hops,
             slabs,
             copies: Copies::default(),
             received: Vec::with_capacity(4096),
             metas: Vec::with_capacity(4096),
             dispositions: Vec::with_capacity(4096),
+            passing: Vec::new(),
+            entered: (0, 0),
+            departed: (0, 0),
             handles: Vec::with_capacity(2 * MAX_WAITING),
             leaving: Vec::with_capacity(2 * MAX_WAITING),
             left: 0,
@@ -129,14 +148,14 @@ impl Datapath {
             messages: Vec::new(),
         };
         datapath.make_room();
-        for (status, extra) in datapath.engine.flows().zip(&mut datapath.extras) {
+        for (status, extra) in datapath.hops.flows().zip(&mut datapath.extras) {
             extra.laws_version = status.laws_version;
         }
         Ok(datapath)
     }
 
     fn make_room(&mut self) {
-        let flows = self.engine.flows().count();
+        let flows = self.hops.flows().count();
         self.extras.resize_with(flows.max(self.extras.len()), FlowExtra::default);
     }
 
@@ -148,8 +167,8 @@ impl Datapath {
         number: u64,
         now_ns: u64,
     ) -> Result<Retired, ImpairError> {
-        let retired = self.engine.put_into_force(prepared)?;
-        self.engine.arm(now_ns);
+        let retired = self.hops.put_into_force(prepared)?;
+        self.hops.arm(now_ns);
         self.make_room();
         self.start_laws(now_ns);
         if let Some(packet_trace) = &mut self.packet_trace {
@@ -160,12 +179,12 @@ impl Datapath {
 
     /// Starts triggers and the timeline, at the start of the emulator.
     pub(crate) fn arm(&mut self, now_ns: u64) {
-        self.engine.arm(now_ns);
+        self.hops.arm(now_ns);
     }
 
     /// Triggers a flow (`None`: all) by command; returns the number of triggers that waited for one.
     pub(crate) fn trigger(&mut self, flow: Option<&str>, now_ns: u64) -> usize {
-        self.engine.trigger(flow, now_ns)
+        self.hops.trigger(flow, now_ns)
     }
 
     /// Starts a period of counting for a flow (`None`: all). `false` if there is no such flow.
@@ -194,7 +213,7 @@ impl Datapath {
         mut meant: impl FnMut(&FlowStatus<'_>, &mut FlowExtra) -> bool,
     ) {
         let waiting = self.waiting_by_flow();
-        for ((status, extra), waiting) in self.engine.flows().zip(&mut self.extras).zip(waiting) {
+        for ((status, extra), waiting) in self.hops.flows().zip(&mut self.extras).zip(waiting) {
             if meant(&status, extra) {
                 extra.period = Period {
                     start_ns: Some(now_ns),
@@ -209,7 +228,7 @@ impl Datapath {
     /// Sets whether the verdicts of a flow (`None`: all) go to the packet trace. `false` if there is no such flow.
     pub(crate) fn log(&mut self, flow: Option<&str>, on: bool) -> bool {
         let mut found = flow.is_none();
-        for (status, extra) in self.engine.flows().zip(&mut self.extras) {
+        for (status, extra) in self.hops.flows().zip(&mut self.extras) {
             if flow.is_none_or(|name| name == status.name) {
                 extra.unlogged = !on;
                 found = true;
@@ -258,11 +277,14 @@ impl Datapath {
     /// Passes received frames through the laws, and releases those that are due.
     pub(crate) fn judge(&mut self, now_ns: u64) {
         self.metas.clear();
+        let first = self.hops.engine(self.hops.place_of_turn(0));
         for frame in &self.received {
             let handle = frame.handle.to_bits();
             let bytes = self.slabs.bytes(frame.handle);
-            self.metas.push(self.engine.meta(handle, frame.ingress_ns, bytes));
+            self.metas.push(first.meta(handle, frame.ingress_ns, bytes));
+            self.entered.1 += bytes.len() as u64;
         }
+        self.entered.0 += self.received.len() as u64;
         self.received.clear();
         let metas = std::mem::take(&mut self.metas);
         let done = self.follow_timeline(now_ns, &metas);
@@ -272,19 +294,74 @@ impl Datapath {
 
     /// Passes packets through the laws.
     fn step(&mut self, now_ns: u64, metas: &[Meta]) {
+        if self.hops.count() == 1 {
+            return self.step_hop(0, true, now_ns, metas);
+        }
+        let mut taken = Vec::with_capacity(metas.len());
+        for turn in 0..self.hops.count() {
+            let place = self.hops.place_of_turn(turn);
+            let is_last = turn + 1 == self.hops.count();
+            let arrivals: Vec<(Meta, Option<QueuedFrame>)> = match turn {
+                0 => metas.iter().map(|meta| (*meta, None)).collect(),
+                _ => std::mem::take(&mut self.passing)
+                    .into_iter()
+                    .map(|PassingFrame { handle, at_ns, taken }| {
+                        let bytes = self.slabs.bytes(handle);
+                        (self.hops.engine(place).meta(handle.to_bits(), at_ns, bytes), taken)
+                    })
+                    .collect(),
+            };
+            for (meta, before) in arrivals {
+                if self.hops.takes(place, &meta) {
+                    if let Some(QueuedFrame { disposition, native }) = before {
+                        self.departed(&disposition, native, disposition.at_ns);
+                    }
+                    taken.push(meta);
+                    continue;
+                }
+                // What leaves this hop earlier leaves before it.
+                self.step_hop(place, is_last, meta.arrived_ns, &taken);
+                taken.clear();
+                self.pass_by(&meta, is_last, before);
+            }
+            self.step_hop(place, is_last, now_ns, &taken);
+            taken.clear();
+        }
+    }
+
+    /// Passes packets through one hop.
+    fn step_hop(&mut self, place: usize, is_last: bool, now_ns: u64, metas: &[Meta]) {
         self.dispositions.clear();
-        self.engine.step(now_ns, metas, &mut self.dispositions);
-        self.carry_out();
+        self.hops.step(place, now_ns, metas, &mut self.dispositions);
+        self.carry_out(place, is_last);
+    }
+
+    /// Passes a packet that belongs to no flow of a hop.
+    fn pass_by(&mut self, meta: &Meta, is_last: bool, before: Option<QueuedFrame>) {
+        let handle = Handle::from_bits(meta.handle);
+        let frame = PassingFrame { handle, at_ns: meta.arrived_ns, taken: before };
+        match (is_last, frame.taken) {
+            // Every packet is taken by hop 1.
+            (true, Some(taken)) => self.leave(handle, taken),
+            (_, taken) => self.passing.push(PassingFrame { taken, ..frame }),
+        }
+    }
+
+    /// Adds a frame to those that are about to leave.
+    fn leave(&mut self, handle: Handle, frame: QueuedFrame) {
+        self.handles.push(handle);
+        self.waiting_bytes += u64::from(frame.disposition.length);
+        self.leaving.push(frame);
     }
 
     /// Makes the changes of the timeline that are due, each after the packets that arrived before it, so that a period of counting
     /// starts with it. Returns the number of packets that were passed.
     pub(crate) fn follow_timeline(&mut self, now_ns: u64, metas: &[Meta]) -> usize {
         let mut done = 0;
-        while self.engine.next_change_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+        while self.hops.next_change_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let rest = &metas[done..];
-            self.engine.skip_idle_loops(rest.first().map_or(now_ns, |meta| meta.arrived_ns));
-            let Some(at_ns) = self.engine.next_change_ns() else { break };
+            self.hops.skip_idle_loops(rest.first().map_or(now_ns, |meta| meta.arrived_ns));
+            let Some(at_ns) = self.hops.next_change_ns() else { break };
             let later = rest.iter().position(|meta| meta.arrived_ns >= at_ns);
             let before = later.unwrap_or(rest.len());
             self.step(at_ns, &rest[..before]);
@@ -294,8 +371,8 @@ impl Datapath {
         done
     }
 
-    /// Carries out the dispositions.
-    fn carry_out(&mut self) {
+    /// Carries out the dispositions of a hop.
+    fn carry_out(&mut self, place: usize, is_last: bool) {
         let dispositions = std::mem::take(&mut self.dispositions);
         for disposition in &dispositions {
             let handle = Handle::from_bits(disposition.handle);
@@ -308,7 +385,7 @@ impl Datapath {
                         None => Some(handle),
                         Some(part) => self.copies.cut(&mut self.slabs, &disposition, part),
                     };
-                    let edited = match (cut, self.engine.edit(&disposition)) {
+                    let edited = match (cut, self.hops.engine(place).edit(&disposition)) {
                         (None, _) => None,
                         (Some(handle), None) => Some((handle, true)),
                         (Some(handle), Some(edit)) => {
@@ -325,14 +402,16 @@ impl Datapath {
                         }
                     };
                     if !edited.is_some_and(|(_, changed)| changed) {
-                        self.engine.unmodified(&mut disposition);
+                        self.hops.engine_mut(place).unmodified(&mut disposition);
                     }
-                    if let Some((handle, _)) = edited {
-                        self.handles.push(handle);
-                        self.waiting_bytes += u64::from(disposition.length);
-                        self.leaving.push(QueuedFrame { disposition, native });
-                    } else {
-                        self.unplanned(&disposition, handle, native);
+                    let frame = QueuedFrame { disposition, native };
+                    match edited {
+                        Some((handle, _)) if is_last => self.leave(handle, frame),
+                        Some((handle, _)) => {
+                            let at_ns = frame.disposition.at_ns;
+                            self.passing.push(PassingFrame { handle, at_ns, taken: Some(frame) });
+                        }
+                        None => self.unplanned(&disposition, handle, native),
                     }
                 }
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
@@ -359,12 +438,8 @@ impl Datapath {
     pub(crate) fn send_message(&mut self, frame: &[u8], now_ns: u64) {
         let Some(handle) = self.slabs.insert(frame) else { return };
         let length = frame.len() as u32;
-        self.waiting_bytes += u64::from(length);
-        self.handles.push(handle);
-        self.leaving.push(QueuedFrame {
-            disposition: Disposition::of_message(length, now_ns),
-            native: None,
-        });
+        let disposition = Disposition::of_message(length, now_ns);
+        self.leave(handle, QueuedFrame { disposition, native: None });
     }
 
     /// Sequence and flow of native data, if the packet trace or a watch needs them.
@@ -374,7 +449,7 @@ impl Datapath {
         if disposition.fragment.is_later() {
             return None;
         }
-        native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.engine.native_port())
+        native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.hops.native_port())
     }
 
     #[inline]
@@ -416,7 +491,7 @@ impl Datapath {
 
     /// The names of the flows by number.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.engine.flows().map(|flow| flow.name.to_owned()).collect()
+        self.hops.flows().map(|flow| flow.name.to_owned()).collect()
     }
 
     /// Counts a packet that could not be sent.
@@ -457,7 +532,7 @@ impl Datapath {
                 if refused.next_if_eq(&(place as u32)).is_some() {
                     self.unplanned(&disposition, self.handles[at], native);
                 } else {
-                    self.departed(&disposition, native, departed_ns);
+                    self.left_at(&disposition, native, departed_ns);
                 }
                 self.copies.release(&mut self.slabs, self.handles[at]);
             }
@@ -470,6 +545,17 @@ impl Datapath {
         Ok(())
     }
 
+    /// Counts a packet that has left the last hop.
+    #[inline]
+    fn left_at(&mut self, disposition: &Disposition, native: Option<(u64, u32)>, departed_ns: u64) {
+        if disposition.flags & FLAG_EXEMPT == 0 {
+            self.departed.0 += 1;
+            self.departed.1 += u64::from(disposition.length);
+        }
+        self.departed(disposition, native, departed_ns);
+    }
+
+    /// Counts a packet that has left a hop.
     #[inline]
     fn departed(
         &mut self,
@@ -512,7 +598,7 @@ impl Datapath {
             self.left = at + 1;
             self.waiting_bytes -= u64::from(disposition.length);
             out(disposition.at_ns, self.slabs.bytes(self.handles[at]))?;
-            self.departed(&disposition, native, disposition.at_ns);
+            self.left_at(&disposition, native, disposition.at_ns);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
         self.tidy();
@@ -521,11 +607,11 @@ impl Datapath {
 
     /// Drops queued packets and those that wait for the link.
     pub(crate) fn abandon(&mut self) {
-        self.dispositions.clear();
-        let mut dispositions = std::mem::take(&mut self.dispositions);
-        self.engine.abandon(&mut dispositions);
-        self.dispositions = dispositions;
-        self.carry_out();
+        for place in 0..self.hops.count() {
+            self.dispositions.clear();
+            self.hops.engine_mut(place).abandon(&mut self.dispositions);
+            self.carry_out(place, true);
+        }
         for at in self.left..self.handles.len() {
             let QueuedFrame { disposition, native } = self.leaving[at];
             self.unplanned(&disposition, self.handles[at], native);
@@ -542,16 +628,16 @@ impl Datapath {
     }
 
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
-        self.engine.next_deadline_ns()
+        self.hops.next_deadline_ns()
     }
 
     pub(crate) fn held_packets(&self) -> u64 {
-        self.engine.held_packets()
+        self.hops.held_packets()
     }
 
     /// Fraction of the permitted memory that queued packets and their queues use.
     pub(crate) fn memory_used_bytes(&self) -> u64 {
-        self.engine.memory_used_bytes()
+        self.hops.memory_used_bytes()
     }
 
     pub(crate) fn late_packets(&self) -> u64 {
@@ -560,7 +646,7 @@ impl Datapath {
 
     /// Packets that this side of the link lost without a law.
     pub(crate) fn unplanned_packets(&self) -> u64 {
-        self.engine.flows().map(|flow| flow.counters.unplanned_dropped_packets).sum::<u64>()
+        self.hops.flows().map(|flow| flow.counters.unplanned_dropped_packets).sum::<u64>()
             + self.extras.iter().map(|extra| extra.unplanned).sum::<u64>()
             + self.exempt_unplanned.0
     }
@@ -593,7 +679,7 @@ impl Datapath {
 
     /// Exempt frames: forwarded, their bytes, refused by the link.
     fn exempt(&self) -> ExemptSnapshot {
-        let all = self.engine.exempt();
+        let all = self.hops.exempt();
         let is_exempt = |of: &Disposition| of.flags & FLAG_EXEMPT != 0 && !of.is_message();
         let waiting = self.leaving[self.left..].iter().filter(|l| is_exempt(&l.disposition));
         let (mut packets, mut bytes) = self.exempt_unplanned;
@@ -617,14 +703,15 @@ impl Datapath {
         times_ns: [u64; 2],
     ) -> Snapshot {
         let waiting = self.waiting_by_flow();
-        let flows = self.engine.flows().zip(&self.extras).zip(waiting);
+        let flows = self.hops.flows().zip(&self.extras).zip(waiting);
         let trigger = |number| {
-            let status = self.engine.trigger_status(number, times_ns[1])?;
-            let condition = self.engine.trigger_condition(number, times_ns[1]);
+            let status = self.hops.trigger_status(number, times_ns[1])?;
+            let condition = self.hops.trigger_condition(number, times_ns[1]);
             Some(TriggerReport::new(status, condition))
         };
         let flows = flows.map(|((status, extra), waiting)| FlowSnapshot {
             name: status.name.to_owned(),
+            hop: self.hops.place(status.number) as u8 + 1,
             active: status.active,
             counters: extra.counters(&status, waiting),
             timing: extra.timing.clone(),
@@ -634,13 +721,18 @@ impl Datapath {
         });
         Snapshot {
             direction: side(self.direction),
-            config: self.engine.timeline_config().cloned().unwrap_or(config),
+            config: self.hops.timeline_config().cloned().unwrap_or(config),
             flows: flows.collect(),
-            held_packets: self.engine.held_packets() + self.waiting() as u64,
+            held_packets: self.hops.held_packets() + self.waiting() as u64,
+            received: (
+                self.entered.0.saturating_sub(self.hops.exempt().packets),
+                self.entered.1.saturating_sub(self.hops.exempt().bytes),
+            ),
+            sent: self.departed,
             late_packets: self.late_packets,
             link,
             exempt: self.exempt(),
-            timeline: self.engine.timeline_status(times_ns[1]).map(Into::into),
+            timeline: self.hops.timeline_status(times_ns[1]).map(Into::into),
             times_ns,
         }
     }

@@ -161,7 +161,7 @@ impl Emulator {
             datapaths.push(Datapath::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
-        names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);
+        names.add(&Prepared::new(&impairment, Direction::Forward, 1)?);
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
         let opposites = [(); 2].map(|()| Arc::new(OnceLock::new()));
@@ -207,6 +207,7 @@ impl Emulator {
                 mailboxes: [first.mailbox, second.mailbox],
                 statuses,
                 wanted: Mutex::new(Wanted {
+                    hops: impairment.hops(),
                     config: impairment,
                     stopped: BTreeSet::new(),
                     names,

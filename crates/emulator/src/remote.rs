@@ -303,13 +303,15 @@ impl Remote {
         let effective = Arc::new(effective(&config, &stopped));
         let is_change = *effective != earlier;
         let timed = is_timed(&effective);
-        let there = Prepared::new(effective.clone(), Direction::Forward)?;
-        let back = Prepared::new(effective.clone(), Direction::Reverse)?;
+        let hops = wanted.hops.max(effective.hops());
+        let there = Prepared::new(&effective, Direction::Forward, hops)?;
+        let back = Prepared::new(&effective, Direction::Reverse, hops)?;
         wanted.names.check(&there)?;
         if self.has_ended() {
             return Err(EmulatorError::Ended);
         }
         wanted.names.add(&there);
+        wanted.hops = hops;
         let number = wanted.next;
         wanted.next += 1;
         (wanted.config, wanted.stopped) = (config, stopped);

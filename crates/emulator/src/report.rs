@@ -165,6 +165,8 @@ pub struct FlowReport {
     pub name: String,
     /// `forward` is A to B.
     pub direction: Direction,
+    /// Hop that it is in, from 1.
+    pub hop: u8,
     /// Whether the configuration in force has it.
     pub active: bool,
     /// What it saw.

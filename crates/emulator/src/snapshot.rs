@@ -17,6 +17,7 @@ use crate::report::{
 #[derive(Debug)]
 pub(crate) struct FlowSnapshot {
     pub(crate) name: String,
+    pub(crate) hop: u8,
     pub(crate) active: bool,
     pub(crate) counters: Counters,
     pub(crate) timing: Timing,
@@ -70,6 +71,9 @@ pub(crate) struct Snapshot {
     /// By number, Other first.
     pub(crate) flows: Vec<FlowSnapshot>,
     pub(crate) held_packets: u64,
+    /// Packets and bytes that came in, and that have left, exempt frames excluded.
+    pub(crate) received: (u64, u64),
+    pub(crate) sent: (u64, u64),
     pub(crate) late_packets: u64,
     pub(crate) link: LinkReport,
     pub(crate) exempt: ExemptSnapshot,
@@ -108,6 +112,8 @@ impl Snapshot {
             direction,
             config,
             held_packets,
+            received,
+            sent,
             late_packets,
             link,
             exempt,
@@ -128,6 +134,7 @@ impl Snapshot {
                 FlowReport {
                     direction,
                     current: flow.period.report(&flow.counters, started_ns, now_ns),
+                    hop: flow.hop,
                     active: flow.active,
                     counters: flow.counters,
                     asked: asked.to_string(),
@@ -140,14 +147,14 @@ impl Snapshot {
                 }
             })
             .collect();
-        let sum = |field: fn(&Counters) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
+        let unplanned = flows.iter().map(|flow| flow.counters.unplanned_dropped_packets);
         DirectionReport {
             direction,
-            received_packets: sum(|c| c.received_packets),
-            received_bytes: sum(|c| c.received_bytes),
-            sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
-            sent_bytes: sum(|c| c.sent_bytes),
-            unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
+            received_packets: received.0,
+            received_bytes: received.1,
+            sent_packets: sent.0.saturating_sub(link.driver_dropped_packets),
+            sent_bytes: sent.1,
+            unplanned_dropped_packets: unplanned.sum::<u64>()
                 + exempt.unplanned_packets
                 + link.unplanned_packets(),
             exempt_packets: exempt.packets,

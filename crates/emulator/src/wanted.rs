@@ -21,6 +21,8 @@ pub(crate) struct Wanted {
     pub(crate) stopped: BTreeSet<String>,
     /// All flow names that the directions know.
     pub(crate) names: Names,
+    /// The most hops of a configuration so far: the directions have that many.
+    pub(crate) hops: u8,
     /// Number of the next configuration; none is used twice.
     pub(crate) next: u64,
     pub(crate) applied: Vec<AppliedConfiguration>,

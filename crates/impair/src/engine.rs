@@ -32,7 +32,7 @@ use crate::disposition::{
 use crate::edit::{EcnChange, Edit};
 use crate::error::ImpairError;
 use crate::pool::Pool;
-use crate::prepared::{Names, Prepared, Retired};
+use crate::prepared::Names;
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
 use crate::stages::{Arrival, Flow, GROUPS, GroupKind, Order, Path, Shared, Step, Steps};
@@ -107,18 +107,19 @@ pub struct FlowStatus<'a> {
     /// Whether it is in the current configuration.
     pub active: bool,
     /// Its counters.
-    pub counters: &'a Counters,
+    pub counters: Counters,
     /// Changes whenever its laws change, shared ones included.
     pub laws_version: u64,
 }
 
-/// One direction of an impairment.
+/// One direction of a hop of an impairment.
 ///
 /// Call [`step`](Self::step) with packets in the order of arrival, and again (without packets, if none
 /// arrived) at [`next_deadline_ns`](Self::next_deadline_ns).
 #[derive(Debug)]
 pub struct Engine {
     direction: Direction,
+    hop: u8,
     philox: Philox,
     classifier: Classifier,
     /// Number of the flow for each filter of the classifier.
@@ -208,6 +209,25 @@ impl Engine {
         Meta { role, ..Meta::opaque(handle, arrived_ns, frame.len() as u32) }
     }
 
+    /// All names of flows, with their numbers.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Whether a packet belongs to a flow of this hop, and not to Other or to the exempt frames.
+    pub(crate) fn takes(&mut self, meta: &Meta) -> bool {
+        let class = match self.exempt_role(meta.role) {
+            None => self.classifier.flow(&meta.key, meta.length, meta.rare, meta.arrived_ns),
+            Some(role) => self.classifier.naming(role, &meta.key, meta.length, meta.rare),
+        };
+        class != OTHER
+    }
+
+    /// Sets the memory that queued packets and their tables may use.
+    pub(crate) fn limit_memory(&mut self, bytes: u64) {
+        self.memory.limit_bytes = bytes;
+    }
+
     /// The TCP and UDP port of Weir's servers on this path.
     #[must_use]
     pub fn native_port(&self) -> u16 {
@@ -222,11 +242,17 @@ impl Engine {
 
     /// Every flow of the current or an earlier configuration, by number; 0 is Other.
     pub fn flows(&self) -> impl Iterator<Item = FlowStatus<'_>> {
-        self.flows.iter().zip(&self.active).zip(0..).map(|((flow, active), number)| FlowStatus {
+        (0..self.flows.len() as u32).filter_map(|number| self.flow(number))
+    }
+
+    /// A flow, by its number.
+    pub(crate) fn flow(&self, number: u32) -> Option<FlowStatus<'_>> {
+        let flow = self.flows.get(number as usize)?;
+        Some(FlowStatus {
             number,
             name: &flow.name,
-            active: *active,
-            counters: &flow.counters,
+            active: self.active[number as usize],
+            counters: flow.counters,
             laws_version: flow.laws_version,
         })
     }

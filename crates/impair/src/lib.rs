@@ -4,7 +4,7 @@
 //! the output dispositions in the order in which packets have to leave. The main types:
 //!
 //! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
-//! * [`Prepared`]: a configuration prepared on another thread, for [`Engine::put_into_force`] while packets
+//! * [`Prepared`]: a configuration prepared on another thread, for [`Hops::put_into_force`] while packets
 //!   are forwarded;
 //! * [`Meta`]: a packet as the engine sees it: its owner's handle, the fields that filters match on and a [`Role`];
 //! * [`Disposition`]: the [`Verdict`] on a packet and its time of departure;
@@ -35,6 +35,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+mod hops;
 mod key;
 mod pool;
 mod prepared;
@@ -53,6 +54,7 @@ pub use disposition::{
 pub use edit::Edit;
 pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
+pub use hops::Hops;
 pub use prepared::{Names, Prepared, Retired};
 pub use role::Role;
 pub use timeline::TimelineStatus;

@@ -53,6 +53,7 @@ pub fn predict(
         own.filter_a = None;
         own.filter_b = None;
         own.filter_groups = vec![];
+        own.hop = None;
         alone.flows.push(own);
     }
     let mut engine = Engine::new(&alone, direction)?;

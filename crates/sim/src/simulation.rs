@@ -13,7 +13,7 @@ use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{
     IntervalClock, NextSend, PayloadRing, PeerReports, Receiving, SenderClock, Sending,
 };
-use weir_impair::{Disposition, Engine, Meta, Verdict};
+use weir_impair::{Hops, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Family, FlowSpec, Plan};
@@ -89,11 +89,9 @@ struct Slot {
 /// One direction of the emulator, with its queued frames.
 struct Emulator {
     way: Way,
-    engine: Engine,
+    hops: Hops,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    dispositions: Vec<Disposition>,
-    damaged: Vec<u8>,
 }
 
 impl Simulation {
@@ -133,18 +131,16 @@ impl Simulation {
                 NextSend::Now(count) => {
                     for _ in 0..count {
                         let emulator = &mut emulators[flows[i].way() as usize];
-                        let meta = emulator.take(&mut flows[i], now, self.before_ns);
-                        emulator.engine.step(meta.arrived_ns, &[meta], &mut emulator.dispositions);
-                        emulator.deliver(&mut far_side, &mut flows);
+                        let (handle, at) = emulator.take(&mut flows[i], now, self.before_ns);
+                        emulator.enter(0, handle, at, &mut far_side, &mut flows);
                     }
                     sends.push(Reverse((now, i)));
                 }
             }
         }
         for emulator in &mut emulators {
-            while let Some(next) = emulator.engine.next_deadline_ns() {
-                emulator.engine.step(next, &[], &mut emulator.dispositions);
-                emulator.deliver(&mut far_side, &mut flows);
+            while let Some(next) = emulator.hops.next_deadline_ns() {
+                emulator.advance(next, &mut far_side, &mut flows);
             }
         }
         let end = far_side.last_ns.saturating_add(threshold);
@@ -213,16 +209,9 @@ impl Simulation {
     }
 
     fn emulator(&self, way: Way) -> Result<Emulator, SimError> {
-        let mut engine = Engine::new(&self.impairment, way)?;
-        engine.arm(0);
-        Ok(Emulator {
-            way,
-            engine,
-            slots: vec![],
-            free: vec![],
-            dispositions: vec![],
-            damaged: vec![],
-        })
+        let mut hops = Hops::new(&self.impairment, way)?;
+        hops.arm(0);
+        Ok(Emulator { way, hops, slots: vec![], free: vec![] })
     }
 
     fn record(
@@ -300,12 +289,17 @@ struct FarSide {
 }
 
 impl Emulator {
-    /// The next packet of a flow, sent at `now`, as it arrives at the emulator.
-    fn take(&mut self, flow: &mut Flow, now: u64, before_ns: u64) -> Meta {
-        let handle = self.free.pop().unwrap_or_else(|| {
+    /// A slot for a frame.
+    fn slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
-        });
+        })
+    }
+
+    /// The next packet of a flow, sent at `now`, and when it arrives at the emulator.
+    fn take(&mut self, flow: &mut Flow, now: u64, before_ns: u64) -> (u32, u64) {
+        let handle = self.slot();
         let slot = &mut self.slots[handle as usize];
         slot.flow = flow.spec.id;
         slot.sequence = flow.sending.total().0;
@@ -316,27 +310,69 @@ impl Emulator {
         frame::write(&mut slot.frame, from, to, flow.ports, &payload[..size]);
         flow.sending.sent(1, 1, now);
         flow.sending.called(1);
-        self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)
+        (handle, now.saturating_add(before_ns))
     }
 
-    /// Logs dispositions and delivers the forwarded packets.
-    fn deliver(&mut self, far_side: &mut FarSide, flows: &mut [Flow]) {
-        for mut disposition in std::mem::take(&mut self.dispositions) {
+    /// A packet enters the hop of this turn, or leaves after the last one.
+    fn enter(
+        &mut self,
+        turn: usize,
+        handle: u32,
+        at: u64,
+        far_side: &mut FarSide,
+        flows: &mut [Flow],
+    ) {
+        if turn == self.hops.count() {
+            far_side.arrive(self.way, &self.slots[handle as usize].frame, at, flows);
+            return self.free.push(handle);
+        }
+        let place = self.hops.place_of_turn(turn);
+        let meta = self.hops.engine(place).meta(handle, at, &self.slots[handle as usize].frame);
+        let is_taken = self.hops.takes(place, &meta);
+        self.step(turn, at, is_taken.then_some(meta).as_slice(), far_side, flows);
+        if !is_taken {
+            self.enter(turn + 1, handle, at, far_side, flows);
+        }
+    }
+
+    /// Releases what is due in all hops.
+    fn advance(&mut self, now: u64, far_side: &mut FarSide, flows: &mut [Flow]) {
+        for turn in 0..self.hops.count() {
+            self.step(turn, now, &[], far_side, flows);
+        }
+    }
+
+    /// Passes packets through the hop of this turn, logs their dispositions and passes those that it forwards on.
+    fn step(
+        &mut self,
+        turn: usize,
+        now: u64,
+        metas: &[Meta],
+        far_side: &mut FarSide,
+        flows: &mut [Flow],
+    ) {
+        let place = self.hops.place_of_turn(turn);
+        let mut dispositions = vec![];
+        self.hops.step(place, now, metas, &mut dispositions);
+        // Changes are valid until the next step, so all are made before a packet passes on.
+        let mut forwarded = vec![];
+        for mut disposition in dispositions {
             let slot = &mut self.slots[disposition.handle as usize];
             if disposition.verdict == Verdict::Copied {
                 slot.owed += 1;
                 continue;
             }
             let leaves = disposition.verdict == Verdict::Forwarded;
-            let edit = self.engine.edit(&disposition);
-            let is_edited = edit.is_some();
-            if let Some(edit) = edit {
-                // The slot stays unchanged, as a copy of the packet may still leave.
-                self.damaged.clear();
-                self.damaged.extend(&slot.frame);
-                if !edit.apply(&mut self.damaged) {
-                    self.engine.unmodified(&mut disposition);
-                }
+            // The slot stays unchanged, as a copy of the packet may still leave.
+            // A fragment is no datagram: the receiver's stack drops it.
+            let mut frame = match disposition.part().filter(|_| leaves) {
+                Some(part) => part.of(&slot.frame).unwrap_or_default(),
+                None => slot.frame.clone(),
+            };
+            if let Some(edit) = self.hops.engine(place).edit(&disposition)
+                && !edit.apply(&mut frame)
+            {
+                self.hops.engine_mut(place).unmodified(&mut disposition);
             }
             let judged = packets::Judged {
                 asked_ns: leaves.then_some(disposition.at_ns),
@@ -348,14 +384,19 @@ impl Emulator {
                     .record(self.way, Some(disposition.at_ns))
                     .map(|record| (record, judged)),
             );
-            if leaves {
-                let frame = if is_edited { &self.damaged } else { &slot.frame };
-                far_side.arrive(self.way, frame, disposition.at_ns, flows);
-            }
             slot.owed -= 1;
+            let (flow, sequence) = (slot.flow, slot.sequence);
             if slot.owed == 0 {
                 self.free.push(disposition.handle);
             }
+            if leaves {
+                let handle = self.slot();
+                self.slots[handle as usize] = Slot { frame, flow, sequence, owed: 1 };
+                forwarded.push((handle, disposition.at_ns));
+            }
+        }
+        for (handle, at) in forwarded {
+            self.enter(turn + 1, handle, at, far_side, flows);
         }
     }
 
@@ -368,9 +409,9 @@ impl Emulator {
             direction,
             number: status.number,
             name: status.name.into(),
-            counters: *status.counters,
+            counters: status.counters,
         };
-        self.engine.flows().map(of).collect()
+        self.hops.flows().map(of).collect()
     }
 }
 

@@ -548,6 +548,53 @@ fn laws_can_be_changed_while_packets_are_queued() {
 }
 
 #[test]
+fn hops_and_parallel_paths_add_up_and_change_while_packets_pass() {
+    let test = "hops_and_parallel_paths_add_up_and_change_while_packets_pass";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let laws = ["--both", "delay 20ms", "--path", "100% delay 30ms", "--hop", "delay 40ms"];
+    let emulator = path.emulator(&laws);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    // The fastest of five: a busy machine adds to some.
+    let ping = || {
+        let text = path.tool("a", &["ping", "-c", "5", "-i", "0.2", &b]).good();
+        let times = round_trips(&text);
+        assert_eq!(times.len(), 5, "{text}");
+        times.into_iter().fold(f64::INFINITY, f64::min)
+    };
+    // Each way 30 ms by the path, and 40 ms by the hop.
+    assert!((140.0..240.0).contains(&ping()));
+    let flow = |report: &Value, name: &str| -> Value {
+        let flows = report["impairment"]["flows"].as_array().unwrap();
+        flows.iter().find(|flow| flow["name"] == name).unwrap().clone()
+    };
+    let count = |flow: &Value, counter: &str| flow["counters"][counter].as_u64().unwrap();
+    let report = path.stats();
+    let (near, far) = (flow(&report, "path 1"), flow(&report, "hop 2"));
+    assert!(count(&near, "received_packets") >= 5 && far["hop"] == 2, "{report}");
+    // A packet that both have counted is one of the direction.
+    assert_eq!(near["counters"]["sent_packets"], far["counters"]["received_packets"]);
+    assert_eq!(report["directions"][0]["received_packets"], near["counters"]["received_packets"]);
+    assert_eq!(report["directions"][0]["sent_packets"], far["counters"]["sent_packets"]);
+    // A third hop, and none, while it runs; the counters of flows that stay continue.
+    let set = |more: &[&str]| run(path.weir("m", &[&["impair", "set"], more].concat())).good();
+    set(&["--both", "none", "--hop", "delay 20ms", "--hop", "delay 30ms"]);
+    assert!((100.0..140.0).contains(&ping()));
+    // `--both` alone leaves the hops.
+    set(&["--both", "delay 5ms"]);
+    assert!((110.0..140.0).contains(&ping()));
+    let file = path.file("plain.toml");
+    std::fs::write(&file, "schema = 'weir.impair/1'").unwrap();
+    set(&["--config", file.to_str().unwrap()]);
+    assert!(ping() < 100.0);
+    let (report, _) = emulator.report();
+    let (near, far) = (flow(&report, "path 1"), flow(&report, "hop 2"));
+    let other = count(&flow(&report, "other"), "received_packets");
+    assert!(count(&far, "received_packets") >= 15 && other >= 15, "{report}");
+    let all = report["directions"][0]["received_packets"].as_u64().unwrap();
+    assert_eq!(count(&near, "received_packets") + other, all, "{report}");
+}
+
+#[test]
 fn interfaces_in_use_are_refused_with_the_reason() {
     let test = "interfaces_in_use_are_refused_with_the_reason";
     let Some(path) = Path::up(test, &["ip"]) else { return };

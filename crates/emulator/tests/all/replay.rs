@@ -284,3 +284,86 @@ fn packets_too_long_are_reported_to_their_side_or_fragmented() {
     };
     assert!(added > 100 && data(&out) == data(&originals));
 }
+
+/// A configuration of flows with laws, each in a hop. Flow "small" has frames below 400 bytes.
+fn hops(flows: &[(&str, u8, &str)], other: &str) -> Replay {
+    let mut text = format!("schema = 'weir.impair/1'\nseed = 7\nother = {{ both = '{other}' }}\n");
+    for (name, hop, laws) in flows {
+        let filter = if *name == "small" { "filter = { length = '0-399' }\n" } else { "" };
+        text += &format!("[[flow]]\nname = '{name}'\nhop = {hop}\nboth = '{laws}'\n{filter}");
+    }
+    Replay { impairment: Impairment::parse(&text).unwrap(), ..replay("none") }
+}
+
+fn of_side(frames: &[(u64, u32, Vec<u8>)], side: u32) -> Vec<(u64, u32, Vec<u8>)> {
+    frames.iter().filter(|frame| frame.1 == side).cloned().collect()
+}
+
+#[test]
+fn hops_are_passed_one_after_the_other_as_separate_emulators_would() {
+    let input = capture(CaptureFormat::PcapNg, 600);
+    for (first, second) in [
+        ("delay 40ms", "rate 8M queue 20packets"),
+        ("loss 10%, duplicate 5%", "delay 10ms ±3ms normal allow, duplicate 10%"),
+        (
+            "corrupt 20% flip 3, delay 1ms ±1ms uniform",
+            "rate 5M, delay 2ms, corrupt 30% leave flip 1",
+        ),
+        ("mtu 600 fragment, delay 1ms", "loss 10%, mtu 300 fragment"),
+        ("reorder 10% by 3packets, rate 20M", "batch every 3ms, delay 1ms"),
+        ("loss 5%, delay 1ms ±1ms normal", "none"),
+        // Many packets at the same time, of which only some are taken.
+        ("batch every 3ms", "loss 5%"),
+    ] {
+        for name in ["all", "small"] {
+            let (out, report) = run(&hops(&[(name, 2, second)], first), &input);
+            let near = hops(&[], first);
+            let far = hops(&[(name, 1, second)], "none");
+            let there = run(&far, &run(&near, &input).0).0;
+            let back = run(&near, &run(&far, &input).0).0;
+            let out = frames(&out);
+            assert_eq!(of_side(&out, 0), of_side(&frames(&there), 0), "{first} | {second}, {name}");
+            assert_eq!(of_side(&out, 1), of_side(&frames(&back), 1), "{first} | {second}, {name}");
+            assert_eq!(report.directions.iter().map(|d| d.received_packets).sum::<u64>(), 600);
+            let sent: u64 = report.directions.iter().map(|d| d.sent_packets).sum();
+            assert_eq!(sent, out.len() as u64);
+            let flow = |name: &str, side: usize| {
+                let mut of = report.impairment.flows.iter().filter(|flow| flow.name == name);
+                of.nth(side).map(|flow| (flow.hop, flow.counters)).unwrap()
+            };
+            let ((one, other), (two, last)) = (flow("other", 0), flow(name, 0));
+            assert_eq!((one, two), (1, 2));
+            if name == "all" {
+                assert_eq!(other.sent_packets, last.received_packets);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_timeline_changes_laws_of_any_hop_and_the_memory_is_shared() {
+    let input = capture(CaptureFormat::PcapNg, 400);
+    let replay = |second: &str, change: &str| {
+        let mut replay = hops(&[("far", 2, second)], "delay 1ms");
+        let text = replay.impairment.to_toml().unwrap() + change;
+        replay.impairment = Impairment::parse(&text).unwrap();
+        replay
+    };
+    let change = "\n[timeline]\nchange = [{ at = '20ms', flow = 'far', both = 'loss 100%' }]\n";
+    let (out, _) = run(&replay("none", change), &input);
+    // From A, the last to pass arrives before 20 ms and 1 ms at hop 2; from B, before 20 ms.
+    assert_eq!((of_side(&frames(&out), 0).len(), of_side(&frames(&out), 1).len()), (95, 100));
+    let mut held = hops(&[("far", 2, "delay 1s")], "delay 1s");
+    held.impairment.memory = Some(weir_model::units::ByteSize(64 << 10));
+    let (_, report) = run(&held, &input);
+    let dropped = report.directions[0].unplanned_dropped_packets;
+    let alone = Replay {
+        impairment: Impairment {
+            memory: held.impairment.memory,
+            ..hops(&[], "delay 1s").impairment
+        },
+        ..held.clone()
+    };
+    assert_eq!(dropped, run(&alone, &input).1.directions[0].unplanned_dropped_packets);
+    assert!(dropped > 50, "{dropped}");
+}

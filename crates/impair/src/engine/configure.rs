@@ -5,16 +5,25 @@ use std::collections::HashMap;
 use weir_laws::flow_hash;
 
 use super::*;
+use crate::prepared::{PreparedHop, RetiredHop, laws_in, other_laws_in};
 use crate::trigger::RunningTrigger;
 
 impl Engine {
-    /// The engine of one direction.
+    /// The engine of hop 1 in one direction.
     ///
     /// # Errors
     /// [`ImpairError`] for an invalid configuration, or two names with one hash.
     pub fn new(config: &Impairment, direction: Direction) -> Result<Self, ImpairError> {
-        let mut engine = Self {
+        let mut engine = Self::empty(config, direction, 1);
+        engine.configure(config)?;
+        Ok(engine)
+    }
+
+    /// An engine without flows.
+    pub(crate) fn empty(config: &Impairment, direction: Direction, hop: u8) -> Self {
+        Self {
             direction,
+            hop,
             philox: Philox::new(config.seed.0),
             classifier: Classifier::none(),
             numbers: vec![],
@@ -42,9 +51,17 @@ impl Engine {
             native_port: config.native_port,
             exempts: !config.impair_arp,
             exempt: Exempt::default(),
-        };
-        engine.configure(config)?;
-        Ok(engine)
+        }
+    }
+
+    /// An engine for another hop with the same numbers of flows, for the next configuration.
+    pub(crate) fn for_hop(&self, hop: u8, config: &Impairment) -> Self {
+        let mut engine = Self::empty(config, self.direction, hop);
+        engine.names = self.names.clone();
+        engine.flows = self.flows.iter().map(|flow| Flow::new(&flow.name)).collect();
+        engine.active = vec![false; engine.flows.len()];
+        engine.clock_ns = self.clock_ns;
+        engine
     }
 
     /// Prepares and applies a configuration: for callers that may block while it is prepared.
@@ -52,24 +69,25 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`]; then nothing has changed.
     pub(crate) fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
-        let prepared = Prepared::new(Arc::new(config.clone()), self.direction)?;
-        self.put_into_force(prepared).map(drop)
+        config.check()?;
+        let prepared = PreparedHop::new(Arc::new(config.clone()), self.direction, self.hop)?;
+        self.names.check_hop(&prepared)?;
+        drop(self.put_into_force(prepared));
+        Ok(())
     }
 
     /// Applies another configuration between two steps. Flows are identified by name: packet indices and
     /// counters continue, so that no draw is used twice. Unchanged laws keep their state. Delayed packets
     /// leave at their planned time. A link with a new rate starts when the old queue is empty.
     ///
-    /// # Errors
-    /// As [`Names::check`], for all names that this engine has had; then nothing has changed.
-    ///
     /// # Panics
-    /// The configuration was prepared for the other direction.
-    pub fn put_into_force(&mut self, prepared: Prepared) -> Result<Retired, ImpairError> {
+    /// The configuration was prepared for the other direction or another hop.
+    pub(crate) fn put_into_force(&mut self, prepared: PreparedHop) -> RetiredHop {
         assert_eq!(prepared.direction, self.direction, "prepared for the other direction");
-        self.names.check(&prepared)?;
-        let Prepared { config, classifier, filtered, triggers, mut timeline, conditions, .. } =
-            prepared;
+        assert_eq!(prepared.hop, self.hop, "prepared for another hop");
+        let PreparedHop {
+            config, classifier, filtered, triggers, mut timeline, conditions, ..
+        } = prepared;
         let conditions = std::mem::replace(&mut self.conditions, conditions);
         if let (Some(timeline), Some(before)) = (&mut timeline, &self.timeline) {
             timeline.resume(before);
@@ -100,7 +118,7 @@ impl Engine {
             // allocation.
             self.edits.reserve(EDITS_AT_ONCE);
         }
-        Ok(Retired { classifier: before, triggers: unused, timeline, conditions })
+        RetiredHop { classifier: before, triggers: unused, timeline, conditions }
     }
 
     /// Puts the laws of a configuration into force, and returns the numbers of its flows, with Other at the end, and triggers
@@ -139,9 +157,9 @@ impl Engine {
                 active.push(false);
             }
             active[number as usize] = true;
-            let laws = config.effective_laws(side);
+            let laws = laws_in(self.hop, config, side);
             let group = match group_of.get(config.name.as_str()) {
-                Some(group) if config.run.0 => *group,
+                Some(group) if config.run.0 && config.hop() == self.hop => *group,
                 _ => {
                     shareds.push(Shared::own([config.name.clone()].into(), &laws));
                     shareds.len() - 1
@@ -149,7 +167,7 @@ impl Engine {
             };
             wanted.push((number, laws, group));
         }
-        let laws = config.other.laws(side);
+        let laws = other_laws_in(self.hop, config, side);
         // The empty name is Other's: it is not valid for a flow.
         shareds.push(Shared::own([String::new()].into(), &laws));
         wanted.push((0, laws, shareds.len() - 1));

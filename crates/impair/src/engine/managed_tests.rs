@@ -10,7 +10,7 @@ const MS: u64 = 1_000_000;
 const RATE: &str = "rate 8032k queue 100packets";
 
 fn counters(engine: &Engine) -> Counters {
-    *engine.flows().next().unwrap().counters
+    engine.flows().next().unwrap().counters
 }
 
 /// A packet of 1000 bytes with a source port and an ECN field.

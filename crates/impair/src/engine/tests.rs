@@ -2,7 +2,9 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::disposition::FLAG_EXEMPT;
+use crate::hops::Hops;
 use crate::key::tests::udp_frame;
+use crate::prepared::Prepared;
 use proptest::prelude::*;
 use weir_laws::flow_hash;
 use weir_model::impairment::{
@@ -75,7 +77,7 @@ fn without_laws_packets_are_forwarded_immediately() {
             .all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns && f.flags == 0)
     );
     assert_eq!(engine.next_deadline_ns(), None);
-    let counters = *engine.flows().next().unwrap().counters;
+    let counters = engine.flows().next().unwrap().counters;
     assert_eq!((counters.received_packets, counters.sent_bytes), (100, 100_000));
 }
 
@@ -420,7 +422,7 @@ fn arp_frames_are_exempt_unless_included() {
             .all(|f| (f.verdict, f.at_ns, f.flags) == (Verdict::Forwarded, MS, FLAG_EXEMPT))
     );
     assert_eq!((exempting.exempt().packets, exempting.exempt().bytes), (2, 60 + 64));
-    assert_eq!(*exempting.flows().next().unwrap().counters, Counters::default());
+    assert_eq!(exempting.flows().next().unwrap().counters, Counters::default());
     assert!(dispositions.iter().all(|f| f.record(Direction::Forward, Some(MS)).is_none()));
     config.impair_arp = true;
     let mut including = Engine::new(&config, Direction::Forward).unwrap();
@@ -722,29 +724,30 @@ fn a_prepared_configuration_is_applied() {
     let mut config = both("none");
     config.flows = vec![named("a", 1, "loss every 2"), named("b", 2, "none")];
     let prepare =
-        |config: &Impairment| Prepared::new(Arc::new(config.clone()), Direction::Forward).unwrap();
-    let mut engine = engine("none");
+        |config: &Impairment| Prepared::new(&Arc::new(config.clone()), Direction::Forward, 1);
+    let prepare = |config: &Impairment| prepare(config).unwrap();
+    let mut hops = Hops::new(&both("none"), Direction::Forward).unwrap();
     let mut names = Names::default();
     let prepared = prepare(&config);
     names.check(&prepared).unwrap();
     names.add(&prepared);
-    drop(engine.put_into_force(prepared).unwrap());
+    drop(hops.put_into_force(prepared).unwrap());
     let mut dispositions = vec![];
-    engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut dispositions);
+    hops.step(0, 1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut dispositions);
     assert_eq!(dispositions.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
     assert_eq!(count(&dispositions, Verdict::Lost), 1);
     // Both refuse the same names, including ones no longer in use.
     let (first, second) = colliding();
     config.flows = vec![named(&first, 1, "none")];
     names.add(&prepare(&config));
-    drop(engine.put_into_force(prepare(&config)).unwrap());
+    drop(hops.put_into_force(prepare(&config)).unwrap());
     config.flows = vec![named(&second, 1, "none")];
     let refused = names.check(&prepare(&config)).unwrap_err();
-    assert_eq!(refused, engine.put_into_force(prepare(&config)).unwrap_err());
+    assert_eq!(refused, hops.put_into_force(prepare(&config)).unwrap_err());
     assert!(matches!(refused, ImpairError::NameCollision { .. }));
     // Two in one configuration are refused when it is prepared.
     config.flows.push(named(&first, 2, "none"));
-    assert!(Prepared::new(Arc::new(config), Direction::Forward).is_err());
+    assert!(Prepared::new(&Arc::new(config), Direction::Forward, 1).is_err());
 }
 
 #[test]
@@ -1009,7 +1012,7 @@ fn duplication_has_a_place_in_the_order() {
             );
         }
         engine.step(u64::MAX >> 1, &[], &mut dispositions);
-        *engine.flows().next().unwrap().counters
+        engine.flows().next().unwrap().counters
     };
     // Behind loss: one packet in two is lost, and every remaining one is copied.
     for text in

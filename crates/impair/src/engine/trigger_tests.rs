@@ -25,7 +25,7 @@ fn dropped(trigger: &str) -> (Vec<u64>, TriggerStatus) {
     let mut engine = engine(&format!("loss 100%, {trigger}"));
     engine.arm(0);
     let lost = lost(&feed(&mut engine, &later(0, 12)));
-    let counters = *engine.flows().next().unwrap().counters;
+    let counters = engine.flows().next().unwrap().counters;
     assert_eq!((counters.received_packets, counters.lost_packets), (12, lost.len() as u64));
     assert_eq!(counters.sent_packets, 12 - lost.len() as u64);
     (lost, engine.trigger_status(0, 110 * MS).unwrap())

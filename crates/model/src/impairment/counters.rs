@@ -55,6 +55,12 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*]
             }
 
+            /// The sum of both.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self { $($name: self.$name + other.$name,)* }
+            }
+
             /// What was counted since `base`, an earlier state of the same counters.
             #[must_use]
             pub fn since(&self, base: &Self) -> Self {

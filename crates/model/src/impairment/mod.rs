@@ -1,7 +1,7 @@
 //! `weir.impair/1`: the emulator's configuration, with the laws for each flow of packets.
 //!
 //! A file is a list of flows, tried in order, each with a filter and the laws of either direction. Packets that
-//! match no flow are *Other*. [`laws`] holds the laws and their one-line text form, [`profiles`] the presets.
+//! match no flow are *Other*. Flows may be in several [hops](ImpairFlow::hop), which packets pass one after the other. [`laws`] holds the laws and their one-line text form, [`profiles`] the presets.
 //!
 //! ```
 //! use weir_model::impairment::{Impairment, Laws};
@@ -80,6 +80,8 @@ use profiles::Profile;
 pub(crate) const IMPAIR_SCHEMA: &str = "weir.impair/1";
 /// Maximum number of flows of an impairment.
 pub const MAX_IMPAIR_FLOWS: usize = 65_534;
+/// Maximum number of hops of a path.
+pub const MAX_HOPS: u8 = 8;
 /// The name for packets that match no filter.
 pub const OTHER: &str = "other";
 /// Default memory for queued packets.
@@ -119,10 +121,10 @@ pub struct Impairment {
     /// Filters under a name, for the flows that state it.
     #[serde(rename = "filter_group", default, skip_serializing_if = "Vec::is_empty")]
     pub filter_groups: Vec<FilterGroup>,
-    /// The flows; a packet belongs to the first whose filter matches.
+    /// The flows; in each hop, a packet belongs to the first whose filter matches.
     #[serde(rename = "flow", default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<ImpairFlow>,
-    /// What no filter matches.
+    /// What no filter of hop 1 matches.
     #[serde(default, skip_serializing_if = "Other::is_default")]
     pub other: Other,
     /// Groups of flows that share one link.
@@ -164,6 +166,11 @@ pub struct ImpairFlow {
     /// `false`: its packets are counted and forwarded without laws.
     #[serde(skip_serializing_if = "is_running")]
     pub run: Run,
+    /// Hop that the flow is in, 1 to 8, counted from A. A packet passes the hops of the path one after the other, from B in reverse
+    /// order, each as the one before left it. In hops other than 1, packets that match no filter pass unchanged. Absent: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8))]
+    pub hop: Option<u8>,
     /// Directions in which the filter is tried.
     #[serde(skip_serializing_if = "is_both")]
     #[schemars(extend("x-group" = "what"))]
@@ -367,6 +374,12 @@ impl Impairment {
         all.filter_map(|laws| laws.mtu.as_ref()).map(|mtu| mtu.bytes).min()
     }
 
+    /// Number of hops of the path.
+    #[must_use]
+    pub fn hops(&self) -> u8 {
+        self.flows.iter().map(ImpairFlow::hop).max().unwrap_or(1)
+    }
+
     /// Checks everything that can be known without an interface.
     ///
     /// # Errors
@@ -403,6 +416,10 @@ impl Impairment {
             }
             if !names.insert(flow.name.as_str()) {
                 return refuse(format!("{at}.name"), &flow.name, "a name used once");
+            }
+            if !(1..=MAX_HOPS).contains(&flow.hop()) {
+                let accepted = format!("1 to {MAX_HOPS}");
+                return refuse(format!("{at}.hop"), &flow.hop().to_string(), &accepted);
             }
             for (field, filter) in [
                 ("filter", &flow.filter),
@@ -466,13 +483,14 @@ impl Impairment {
         Ok(counts)
     }
 
-    /// The filters of a direction, each with the place of its flow, in the order in which they are tried.
+    /// The filters of a hop in a direction, each with the place of its flow, in the order in which they are tried.
     #[must_use]
-    pub fn filters(&self, direction: Direction) -> Vec<(usize, Filter)> {
+    pub fn filters(&self, direction: Direction, hop: u8) -> Vec<(usize, Filter)> {
         let groups: HashMap<&str, &FilterGroup> =
             self.filter_groups.iter().map(|group| (group.name.as_str(), group)).collect();
         let mut out = vec![];
-        for (place, flow) in self.flows.iter().enumerate().filter(|(_, f)| f.is_in(direction)) {
+        let here = |flow: &ImpairFlow| flow.is_in(direction) && flow.hop() == hop;
+        for (place, flow) in self.flows.iter().enumerate().filter(|(_, flow)| here(flow)) {
             out.extend(flow.filter(direction).map(|filter| (place, filter)));
             let named = flow.filter_groups.iter().filter_map(|name| groups.get(name.as_str()));
             for filter in named.flat_map(|group| &group.filters) {
@@ -509,6 +527,10 @@ impl Impairment {
             }
             if here != expected {
                 return refuse(format!("{at}.flows"), name, "flows that follow each other");
+            }
+            let hop = |place: Option<usize>| place.map(|i| self.flows[i].hop());
+            if hop(here) != hop(place(&aggregate.flows[0])) {
+                return refuse(format!("{at}.flows"), name, "flows of one hop");
             }
             expected = here.map(|i| i + 1);
             if !members.insert(name) {
@@ -576,6 +598,12 @@ impl ImpairFlow {
             Direction::Reverse => &self.b_to_a,
         };
         resolved(own, self.profile.as_deref(), direction)
+    }
+
+    /// The hop that it is in, 1 if it states none.
+    #[must_use]
+    pub fn hop(&self) -> u8 {
+        self.hop.unwrap_or(1)
     }
 
     /// As [`ImpairFlow::laws`], without any if it is stopped.

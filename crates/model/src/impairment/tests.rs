@@ -38,7 +38,7 @@ fn the_documented_file() {
         voice.laws(Direction::Reverse).delay.unwrap().constant,
         Some(Constant(Span(40_000_000)))
     );
-    let back = &read.filters(Direction::Reverse)[0].1;
+    let back = &read.filters(Direction::Reverse, 1)[0].1;
     assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)]).into()));
     assert_eq!(back.destination_port, None);
     assert_eq!(read.other.laws(Direction::Forward).rate.unwrap().bits, BitRate(100_000_000));
@@ -254,7 +254,7 @@ fn filters_of_each_side() {
         let flows = vec![ImpairFlow { name: "a".into(), ..flow.clone() }];
         let all = Impairment { filter_groups, flows, ..Impairment::default() };
         all.check().unwrap();
-        all.filters(direction).into_iter().map(|(_, filter)| filter).collect::<Vec<_>>()
+        all.filters(direction, 1).into_iter().map(|(_, filter)| filter).collect::<Vec<_>>()
     };
     let back = |n| port(n).seen_in(r);
     assert_eq!(back(1).source_port, port(1).destination_port);

@@ -127,3 +127,22 @@ fn packets_too_late_for_the_jitter_buffer_are_missing() {
     assert_eq!(none, 0.0);
     assert!(better > mos);
 }
+
+#[test]
+fn a_simulated_path_has_hops() {
+    let run = |second: &str| {
+        let text = format!(
+            "schema = 'weir.impair/1'\nother = {{ a_to_b = 'delay 10ms, loss every 10' }}\n\
+             [[flow]]\nname = 'far'\nhop = 2\na_to_b = '{second}'\nfilter = {{ protocol = 'udp' }}\n"
+        );
+        let impairment = Impairment::parse(&text).unwrap();
+        let plan = call(VoiceCodec::G711, 172, 40);
+        let outcome = Simulation { plan, impairment, before_ns: 0, after_ns: 0 }.run().unwrap();
+        outcome.record.flows[0].receiver.clone().unwrap()
+    };
+    let (one, two) = (run("none"), run("delay 20ms, loss every 9"));
+    assert_eq!((one.lost_packets, two.lost_packets), (Some(500), Some(500 + 500)));
+    let delay =
+        |flow: &weir_model::record::Receiver| flow.one_way_delay.as_ref().unwrap().min_seconds;
+    assert!((delay(&two) - delay(&one) - 0.02).abs() < 1e-9, "{} {}", delay(&one), delay(&two));
+}

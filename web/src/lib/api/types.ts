@@ -3365,6 +3365,11 @@ export interface components {
             current: components["schemas"]["EmulatorCurrent"];
             /** @description `forward` is A to B. */
             direction: components["schemas"]["Direction"];
+            /**
+             * Format: uint8
+             * @description Hop that it is in, from 1.
+             */
+            hop: number;
             /** @description Departure minus deadline; absent if nothing left. */
             lateness?: components["schemas"]["EmulatorLateness"] | null;
             /** @description Whether its verdicts go to the packet trace; absent without one. */
@@ -4194,6 +4199,12 @@ export interface components {
              *     UDP-Lite, SCTP (the common one) or ICMP; of other protocols it is all of `l4`.
              */
             bytes?: components["schemas"]["BytesAtCondition"] | null;
+            /**
+             * Share of connections
+             * @description Share of the connections: `30%`, or a part such as `30%-100%`. A connection is identified by its addresses, ports and protocol, and is
+             *     in the same share in both directions. Only IP packets match.
+             */
+            connection_share?: components["schemas"]["ShareCondition"] | null;
             /** @description Destination address. */
             destination?: components["schemas"]["PrefixesCondition"] | null;
             /**
@@ -4250,6 +4261,11 @@ export interface components {
              * @description Label at the top of the MPLS stack, 0 to 1048575.
              */
             mpls_label?: components["schemas"]["RangesCondition"] | null;
+            /**
+             * Share of packets
+             * @description Share of the packets, in turns: with `30%`, 3 of 10 consecutive packets.
+             */
+            packet_share?: components["schemas"]["ShareCondition"] | null;
             /** @description IP protocol. */
             protocol?: components["schemas"]["ProtocolCondition"] | null;
             /** @description Source address. */
@@ -4930,6 +4946,12 @@ export interface components {
              */
             filter_groups?: string[];
             /**
+             * Format: uint8
+             * @description Hop that the flow is in, 1 to 8, counted from A. A packet passes the hops of the path one after the other, from B in reverse
+             *     order, each as the one before left it. In hops other than 1, packets that match no filter pass unchanged. Absent: 1.
+             */
+            hop?: number | null;
+            /**
              * @description Name, used once; not `other`.
              * @default
              */
@@ -4997,7 +5019,7 @@ export interface components {
             aggregate?: components["schemas"]["Aggregate"][];
             /** @description Filters under a name, for the flows that state it. */
             filter_group?: components["schemas"]["FilterGroup"][];
-            /** @description The flows; a packet belongs to the first whose filter matches. */
+            /** @description The flows; in each hop, a packet belongs to the first whose filter matches. */
             flow?: components["schemas"]["ImpairFlow"][];
             /**
              * Impair ARP and control frames
@@ -5018,7 +5040,7 @@ export interface components {
              *     recognised.
              */
             native_port?: number;
-            /** @description What no filter matches. */
+            /** @description What no filter of hop 1 matches. */
             other?: components["schemas"]["Other"];
             /**
              * @description `weir.impair/1`.
@@ -8187,6 +8209,13 @@ export interface components {
          * @enum {string}
          */
         Shape: "stream" | "rr" | "crr" | "cc" | "transfers";
+        /**
+         * @description a share of all, 0% to 100%: 30%, or a part from one to the other: 30%-100%; not before it negates it
+         * @example 30%
+         * @example 30%-100%
+         * @example not 30%
+         */
+        ShareCondition: string | number;
         /**
          * Shifted Pareto
          * @description A delay with a long upper tail: a Pareto delay of shape 3, moved and scaled to the stated mean and standard deviation. netem's

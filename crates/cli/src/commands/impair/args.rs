@@ -11,6 +11,7 @@ use weir_model::ModelError;
 use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix, Timeline};
 use weir_model::units::{ByteSize, Seed, Span};
 
+use super::topology::{self, ParallelPath};
 use crate::commands::values;
 use crate::error::CliError;
 use crate::job::notice;
@@ -167,8 +168,15 @@ pub(crate) struct LawArgs {
     /// A preset for directions without laws above; A is the client's side (`weir profiles`; also 3g, lte, satellite)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
+    /// A parallel path: laws of both directions for this share of the connections (30% LAWS) or of the packets (30% of packets
+    /// LAWS); repeat it for more. What is left has the laws above
+    #[arg(long = "path", value_name = "SHARE LAWS")]
+    pub(crate) paths: Vec<ParallelPath>,
+    /// A further hop: laws of both directions for all packets, behind the laws above; repeat it for more
+    #[arg(long = "hop", value_name = "LAWS", value_parser = values::laws)]
+    pub(crate) hops: Vec<Laws>,
     /// Read flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "profile"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "profile", "paths", "hops"])]
     pub(crate) config: Option<PathBuf>,
     /// Seed of every draw [default: the file's, else a new one]
     #[arg(long, value_name = "N")]
@@ -182,7 +190,12 @@ impl LawArgs {
             && self.a_to_b.is_none()
             && self.b_to_a.is_none()
             && self.profile.is_none()
-            && self.config.is_none()
+            && !self.is_whole()
+    }
+
+    /// Whether these flags define more than the laws of packets that no filter matches.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.config.is_some() || !self.paths.is_empty() || !self.hops.is_empty()
     }
 
     /// The laws of both directions.
@@ -223,7 +236,8 @@ impl LawArgs {
                     a_to_b: laws_of(&self.a_to_b),
                     b_to_a: laws_of(&self.b_to_a),
                 };
-                Impairment { other, seed: Seed(random::u64()), ..Impairment::default() }
+                let flows = topology::flows(&self.paths, &self.hops)?;
+                Impairment { other, flows, seed: Seed(random::u64()), ..Impairment::default() }
             }
         };
         config.seed = self.seed().unwrap_or(config.seed);
@@ -237,6 +251,10 @@ impl LawArgs {
             ModelError::Field { field, .. } if self.config.is_none() => field.as_str(),
             _ => return CliError::Model(error),
         };
+        if let Some(flow) = field.strip_prefix("flow[").and_then(|at| at.split(']').next()) {
+            let is_path = flow.parse::<usize>().is_ok_and(|n| n < self.paths.len());
+            return CliError::of_field(error, if is_path { "--path" } else { "--hop" });
+        }
         let is_of = |name: &str| field.strip_prefix("other.").is_some_and(|f| f.starts_with(name));
         let flag = match (is_of("profile"), is_of("a_to_b"), is_of("b_to_a")) {
             (true, ..) => "--profile",
@@ -485,7 +503,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         laws: LawArgs,
         /// The flow whose laws are replaced [default: packets that no filter matches]
-        #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "profile"])]
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "profile", "paths", "hops"])]
         flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,

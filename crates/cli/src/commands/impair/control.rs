@@ -108,7 +108,8 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
 fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
     let mut request = Map::new();
     request.insert("verb".into(), "set".into());
-    if laws.config.is_some() {
+    if laws.is_whole() {
+        laws.print_translation();
         let config = laws.impairment()?;
         let config = serde_json::to_value(config).map_err(|e| CliError::Internal(e.to_string()))?;
         request.insert("impairment".into(), config);

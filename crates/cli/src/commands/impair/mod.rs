@@ -14,6 +14,7 @@ mod outward;
 mod relay;
 pub(crate) mod spawn;
 mod text;
+mod topology;
 
 use args::Verb;
 pub(crate) use args::{ImpairArgs, LawArgs};

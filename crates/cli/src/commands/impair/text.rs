@@ -14,7 +14,7 @@ pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
     for flow in config.flows.iter().take(MAX_LISTED) {
         let state = if flow.run.0 { "" } else { " (run = false, forwarded unchanged)" };
-        let name = format!("{}{state}", flow.name);
+        let name = format!("{}{state}", in_hop(&flow.name, flow.hop(), config.hops()));
         out += &ways(&name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
     if config.flows.len() > MAX_LISTED {
@@ -32,7 +32,12 @@ pub(super) fn laws(config: &Impairment) -> String {
         out += &format!("  … and {}\n", counted(config.aggregates.len() - 16, "further aggregate"));
     }
     // As the counters call it.
-    let name = if config.flows.is_empty() { "other (all packets)" } else { "other" };
+    let name = match (config.flows.iter().any(|flow| flow.hop() == 1), config.hops()) {
+        (false, 1) => "other (all packets)",
+        (false, _) => "other (hop 1, all packets)",
+        (true, 1) => "other",
+        (true, _) => "other (hop 1)",
+    };
     let other = &config.other;
     out += &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse));
     if let Some(timeline) = &config.timeline {
@@ -45,6 +50,11 @@ pub(super) fn laws(config: &Impairment) -> String {
         out += "  exempt: ARP, ICMPv6 neighbour discovery, frames to 01:80:C2:00:00:0X (impair_arp = true includes them)\n";
     }
     out
+}
+
+/// The name of a flow, with its hop where the path has several.
+fn in_hop(name: &str, hop: u8, hops: u8) -> String {
+    if hops == 1 { name.to_owned() } else { format!("{name} (hop {hop})") }
 }
 
 fn ways(name: &str, there: &Laws, back: &Laws) -> String {
@@ -112,6 +122,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let mut table =
         Table::new(columns.into_iter().chain(rare.iter().map(|(name, _)| (*name, right))));
     let time = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), duration);
+    let hops = report.impairment.config.hops();
     for flow in &report.impairment.flows {
         let c = &flow.counters;
         if c.received_packets == 0 && (flow.name != "other" || report.impairment.flows.len() > 2) {
@@ -119,7 +130,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         }
         let lateness = flow.lateness.as_ref();
         let cells = [
-            flow.name.clone(),
+            in_hop(&flow.name, flow.hop, hops),
             way(flow.direction).to_owned(),
             c.received_packets.to_string(),
             c.sent_packets.to_string(),
