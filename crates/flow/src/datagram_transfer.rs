@@ -41,7 +41,7 @@ pub struct Arrived {
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// When the client learned of it, ns.
+    /// When the client would have known of the last of them without the loss of messages: its arrival, and the way back, ns.
     pub at_ns: u64,
     /// Whether all that were sent have arrived.
     pub is_whole: bool,
@@ -67,6 +67,8 @@ pub struct DatagramTransfer {
     set_up_ns: u64,
     sent_bytes: u64,
     sent_datagrams: u64,
+    /// When the last datagram was sent.
+    sent_ns: u64,
     /// When the message of this phase is retransmitted, and the interval after that.
     retry_at_ns: u64,
     retry_ns: u64,
@@ -91,6 +93,7 @@ impl DatagramTransfer {
             set_up_ns: 0,
             sent_bytes: 0,
             sent_datagrams: 0,
+            sent_ns: 0,
             retry_at_ns: now_ns,
             retry_ns: RETRY_NS,
             arrived: None,
@@ -118,10 +121,24 @@ impl DatagramTransfer {
     }
 
     /// When the next datagram is due.
-    fn due_ns(&self) -> u64 {
+    #[must_use]
+    pub fn due_ns(&self) -> u64 {
         let bits = 8 * u128::from(self.sent_bytes);
         let after = bits * 1_000_000_000 / u128::from(self.bits_per_second);
         self.sending_ns.saturating_add(u64::try_from(after).unwrap_or(u64::MAX))
+    }
+
+    /// Time from one datagram to the next, ns.
+    #[must_use]
+    pub fn interval_ns(&self) -> u64 {
+        let ns = 8 * u128::from(self.payload) * 1_000_000_000 / u128::from(self.bits_per_second);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// When the transfer is over even if the server reports no further arrival; `None` until it has reported one.
+    #[must_use]
+    pub fn lost_at_ns(&self) -> Option<u64> {
+        self.lost_at_ns
     }
 
     /// `Open` or `End` was sent at `now_ns`.
@@ -134,6 +151,7 @@ impl DatagramTransfer {
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         self.sent_bytes += bytes as u64;
         self.sent_datagrams += 1;
+        self.sent_ns = now_ns;
         if self.sent_bytes >= self.volume {
             (self.phase, self.retry_at_ns, self.retry_ns) = (Phase::Ending, now_ns, RETRY_NS);
         }
@@ -150,17 +168,19 @@ impl DatagramTransfer {
         true
     }
 
-    /// The server's count arrived at `now_ns`: of `sent` datagrams, `datagrams` with `bytes` have arrived. Whether that is possible.
-    pub fn counted(&mut self, sent: u64, datagrams: u64, bytes: u64, now_ns: u64) -> bool {
+    /// The server's count arrived at `now_ns`: `datagrams` with `bytes` have arrived, the last of them `age_ns` before it answered.
+    /// Whether that is possible.
+    pub fn counted(&mut self, age_ns: u64, datagrams: u64, bytes: u64, now_ns: u64) -> bool {
         if self.phase != Phase::Ending || self.is_over {
             return true;
         }
-        if sent != self.sent_datagrams || datagrams > sent || bytes > self.sent_bytes {
+        if datagrams > self.sent_datagrams || bytes > self.sent_bytes {
             return false;
         }
-        let is_whole = datagrams == sent;
+        let is_whole = datagrams == self.sent_datagrams;
+        let at_ns = now_ns.saturating_sub(age_ns).max(self.sent_ns);
         if self.arrived.is_none_or(|before| datagrams > before.datagrams) {
-            self.arrived = Some(Arrived { datagrams, bytes, at_ns: now_ns, is_whole });
+            self.arrived = Some(Arrived { datagrams, bytes, at_ns, is_whole });
         }
         let grace_ns = (GRACE_SET_UPS * self.set_up_ns).clamp(MIN_GRACE_NS, MAX_RETRY_NS);
         let lost_at = *self.lost_at_ns.get_or_insert(now_ns.saturating_add(grace_ns));
@@ -180,6 +200,8 @@ struct Counts {
     first: u64,
     datagrams: u64,
     bytes: u64,
+    /// When the last of them arrived.
+    arrived_ns: u64,
     last_ns: u64,
     is_ended: bool,
 }
@@ -217,7 +239,15 @@ impl DatagramTransfers {
             return false;
         }
         let last_ns = now_ns;
-        let new = Counts { number, first, datagrams: 0, bytes: 0, last_ns, is_ended: false };
+        let new = Counts {
+            number,
+            first,
+            datagrams: 0,
+            bytes: 0,
+            arrived_ns: now_ns,
+            last_ns,
+            is_ended: false,
+        };
         self.by_port.insert(port, new);
         true
     }
@@ -227,15 +257,16 @@ impl DatagramTransfers {
         if let Some(counts) = self.by_port.get_mut(&port).filter(|c| c.first <= sequence) {
             counts.datagrams += 1;
             counts.bytes += bytes;
-            counts.last_ns = now_ns;
+            (counts.arrived_ns, counts.last_ns) = (now_ns, now_ns);
         }
     }
 
-    /// The client has sent transfer `number` from `port`: datagrams and bytes that have arrived. `None`: it is not open.
-    pub fn end(&mut self, port: u16, number: u64, now_ns: u64) -> Option<(u64, u64)> {
+    /// The client has sent transfer `number` from `port`: datagrams and bytes that have arrived, and the time since the last of them,
+    /// ns. `None`: it is not open.
+    pub fn end(&mut self, port: u16, number: u64, now_ns: u64) -> Option<(u64, u64, u64)> {
         let counts = self.by_port.get_mut(&port).filter(|counts| counts.number == number)?;
         (counts.is_ended, counts.last_ns) = (true, now_ns);
-        Some((counts.datagrams, counts.bytes))
+        Some((counts.datagrams, counts.bytes, now_ns.saturating_sub(counts.arrived_ns)))
     }
 }
 
@@ -303,7 +334,7 @@ mod tests {
         let mut transfer = opened(2500, 1000, 8_000_000);
         send(&mut transfer, 20 * MS);
         transfer.asked(22 * MS);
-        assert!(transfer.counted(3, 3, 2500, 30 * MS));
+        assert!(transfer.counted(0, 3, 2500, 30 * MS));
         let whole = Arrived { datagrams: 3, bytes: 2500, at_ns: 30 * MS, is_whole: true };
         assert_eq!(transfer.next(30 * MS), TransferStep::Over(whole));
     }
@@ -313,12 +344,12 @@ mod tests {
         let mut transfer = opened(3000, 1000, 8_000_000);
         send(&mut transfer, 20 * MS);
         transfer.asked(22 * MS);
-        assert!(transfer.counted(3, 1, 1000, 40 * MS));
+        assert!(transfer.counted(0, 1, 1000, 40 * MS));
         // 4 × 20 ms for what may be late; then the server is asked again.
         assert_eq!(transfer.next(40 * MS), TransferStep::At(120 * MS));
         assert_eq!(transfer.next(120 * MS), TransferStep::End(3));
         transfer.asked(120 * MS);
-        assert!(transfer.counted(3, 2, 2000, 140 * MS));
+        assert!(transfer.counted(0, 2, 2000, 140 * MS));
         let part = Arrived { datagrams: 2, bytes: 2000, at_ns: 140 * MS, is_whole: false };
         assert_eq!(transfer.next(140 * MS), TransferStep::Over(part));
     }
@@ -327,10 +358,26 @@ mod tests {
     fn the_end_is_when_the_last_arrival_was_known() {
         let mut transfer = opened(3000, 1000, 8_000_000);
         send(&mut transfer, 20 * MS);
-        assert!(transfer.counted(3, 2, 2000, 40 * MS));
-        assert!(transfer.counted(3, 2, 2000, 130 * MS));
+        assert!(transfer.counted(0, 2, 2000, 40 * MS));
+        assert!(transfer.counted(90 * MS, 2, 2000, 130 * MS));
         let TransferStep::Over(arrived) = transfer.next(130 * MS) else { panic!() };
         assert_eq!((arrived.at_ns, arrived.is_whole), (40 * MS, false));
+    }
+
+    #[test]
+    fn lost_messages_do_not_lengthen_a_transfer() {
+        let mut transfer = opened(3000, 1000, 8_000_000);
+        send(&mut transfer, 20 * MS);
+        // The first two counts were lost: the third is 300 ms older.
+        assert!(transfer.counted(300 * MS, 3, 3000, 330 * MS));
+        let TransferStep::Over(arrived) = transfer.next(330 * MS) else { panic!() };
+        assert_eq!(arrived.at_ns, 30 * MS);
+        // What a server claims can't be before the last datagram.
+        let mut transfer = opened(3000, 1000, 8_000_000);
+        send(&mut transfer, 20 * MS);
+        assert!(transfer.counted(u64::MAX, 3, 3000, 330 * MS));
+        let TransferStep::Over(arrived) = transfer.next(330 * MS) else { panic!() };
+        assert_eq!(arrived.at_ns, 22 * MS);
     }
 
     #[test]
@@ -338,8 +385,8 @@ mod tests {
         let mut transfer = opened(3000, 1000, 8_000_000);
         assert!(transfer.counted(0, 9, 9, 20 * MS));
         send(&mut transfer, 20 * MS);
-        for (sent, datagrams, bytes) in [(2, 2, 2000), (3, 4, 3000), (3, 3, 3001)] {
-            assert!(!transfer.counted(sent, datagrams, bytes, 30 * MS));
+        for (datagrams, bytes) in [(4, 3000), (3, 3001)] {
+            assert!(!transfer.counted(0, datagrams, bytes, 30 * MS));
         }
         assert!(!transfer.opened(30 * MS));
         assert!(matches!(transfer.next(30 * MS), TransferStep::End(3)));
@@ -354,14 +401,14 @@ mod tests {
         // A copy of the message that opened it, and a late one of an earlier transfer from the port.
         assert!(server.open(1000, 5, 70, 2) && server.open(1000, 4, 60, 2));
         server.arrived(1000, 72, 50, 2);
-        assert_eq!(server.end(1000, 5, 3), Some((2, 150)));
+        assert_eq!(server.end(1000, 5, 3), Some((2, 150, 1)));
         assert_eq!((server.end(1000, 4, 3), server.end(2000, 5, 3)), (None, None));
         // The next transfer from the same port, after which a datagram of the one before arrives.
         assert!(server.open(1000, 6, 75, 4));
         server.arrived(1000, 74, 100, 4);
-        assert_eq!(server.end(1000, 6, 4), Some((0, 0)));
+        assert_eq!(server.end(1000, 6, 4), Some((0, 0, 0)));
         server.arrived(1000, 75, 100, 5);
-        assert_eq!(server.end(1000, 6, 5), Some((1, 100)));
+        assert_eq!(server.end(1000, 6, 5), Some((1, 100, 0)));
     }
 
     #[test]

@@ -159,8 +159,17 @@ fn own_drops<'a>(
     let ends = |f: &Flow| Some((end(f.source.parse().ok()?), end(f.destination.parse().ok()?)));
     let udp = record.flows.iter().filter(|f| f.transport.datagrams());
     let flows: HashMap<_, _> = udp.filter_map(|f| Some((ends(f)?, f))).collect();
+    // Each transfer has a port of its own at the client; the port at the server is the flow's alone.
+    let is_of_transfers = |f: &Flow| f.transactions.as_ref().is_some_and(|t| t.transfers.is_some());
+    let of_transfers: HashMap<_, _> = flows
+        .iter()
+        .filter(|(_, f)| is_of_transfers(f))
+        .map(|(((source, _), destination), f)| ((*source, *destination), *f))
+        .collect();
     emulated.drops.iter().filter_map(move |drops| {
-        Some((drops, *flows.get(&(end(drops.source), end(drops.destination)))?))
+        let (source, destination) = (end(drops.source), end(drops.destination));
+        let own = flows.get(&(source, destination));
+        Some((drops, *own.or_else(|| of_transfers.get(&(source.0, destination)))?))
     })
 }
 

@@ -21,6 +21,8 @@ struct Page {
     /// Objects of which no transfer was asked for.
     waiting: u64,
     has_failed: bool,
+    /// When the last of its objects was complete.
+    end_ns: u64,
     is_counted: bool,
 }
 
@@ -99,24 +101,27 @@ impl Paging {
             left: objects,
             waiting: objects - 1,
             has_failed: false,
+            end_ns: 0,
             is_counted,
         };
         self.open.insert(page, new);
         Object { page, is_first: true }
     }
 
-    /// The transfer of an object has ended.
-    pub(crate) fn closed(&mut self, object: Object, has_failed: bool, now_ns: u64) -> Option<Next> {
+    /// The transfer of an object has ended: it was complete at `done_ns`, or has failed.
+    pub(crate) fn closed(&mut self, object: Object, done_ns: Option<u64>) -> Option<Next> {
         let page = self.open.get_mut(&object.page)?;
+        let has_failed = done_ns.is_none();
         page.left -= 1;
         page.has_failed |= has_failed;
+        page.end_ns = page.end_ns.max(done_ns.unwrap_or(0));
         if object.is_first && has_failed {
             // What it would have referred to is unknown.
             (page.left, page.waiting) = (0, 0);
         }
         if page.left == 0 {
             let page = self.open.remove(&object.page)?;
-            self.end(&page, now_ns);
+            self.end(&page);
             return Some(Next::PageEnded { page: object.page });
         }
         let room = if object.is_first { self.connections } else { 1 };
@@ -125,14 +130,14 @@ impl Paging {
         Some(Next::Objects { page: object.page, count })
     }
 
-    fn end(&mut self, page: &Page, now_ns: u64) {
+    fn end(&mut self, page: &Page) {
         match page.has_failed {
             _ if !page.is_counted => {}
             true => self.failed += 1,
             false => {
                 self.loaded += 1;
                 self.loaded_objects += page.objects;
-                self.load_time.record(now_ns.saturating_sub(page.start_ns) as i64);
+                self.load_time.record(page.end_ns.saturating_sub(page.start_ns) as i64);
             }
         }
     }

@@ -85,6 +85,14 @@ struct RateFrom {
     is_scheduled: bool,
 }
 
+/// Datagrams with times of their own.
+#[derive(Debug, Clone, Copy, Default)]
+struct OwnTimes {
+    due_ns: u64,
+    sent: u64,
+    late: u64,
+}
+
 /// The rates that a flow still has to follow.
 #[derive(Debug, Clone)]
 struct Schedule {
@@ -164,6 +172,8 @@ pub struct Sending {
     /// Class of the sending thread; `Fifo` only if every packet so far was sent under it.
     class: Option<Class>,
     pacer: Option<Pacer>,
+    /// Where each datagram has a time of its own: when the next one is due, and what was late.
+    own_times: Option<OwnTimes>,
     limit_packets: u64,
     limit_bytes: u64,
     duration_ns: Option<u64>,
@@ -244,6 +254,7 @@ impl Sending {
             messages: 0,
             waits: Waits::default(),
             refused: 0,
+            own_times: None,
             retransmits_seen: 0,
             tcp: TcpSums::default(),
             busy: None,
@@ -480,8 +491,18 @@ impl Sending {
         self.account(packets, bytes, now_ns);
     }
 
-    /// Counts a datagram of `bytes` that the network accepted at `now_ns`, whatever the law of sizes says.
-    pub(crate) fn sent_sized(&mut self, bytes: u64, now_ns: u64) {
+    /// The next datagram was due at `at_ns`.
+    pub fn due(&mut self, at_ns: u64) {
+        self.own_times.get_or_insert_default().due_ns = at_ns;
+    }
+
+    /// Counts a datagram of `bytes` that the network accepted at `now_ns`, whatever the law of sizes says. It is late if that is
+    /// more than `interval_ns` after it was due.
+    pub(crate) fn sent_sized(&mut self, bytes: u64, interval_ns: u64, now_ns: u64) {
+        if let Some(times) = &mut self.own_times {
+            times.sent += 1;
+            times.late += u64::from(now_ns.saturating_sub(times.due_ns) > interval_ns);
+        }
         self.advance(now_ns);
         self.calls += 1;
         self.messages += 1;
@@ -765,9 +786,11 @@ impl Sending {
             max_call_packets: (self.frame_calls > 0).then_some(self.max_call_packets),
             segments_per_message: (self.transport.datagrams() && self.messages > 0)
                 .then(|| self.sequence as f64 / self.messages as f64),
-            intended_slots: slots(self.earlier.served, Pacer::slot),
+            intended_slots: slots(self.earlier.served, Pacer::slot)
+                .or(self.own_times.map(|times| times.sent)),
             missed_slots: slots(self.earlier.missed, Pacer::missed),
-            late_slots: slots(self.earlier.late, Pacer::late),
+            late_slots: slots(self.earlier.late, Pacer::late)
+                .or(self.own_times.map(|times| times.late)),
             asked_packets_per_second: asked,
             rate_changes: changes
                 .filter_map(|change| {
@@ -842,6 +865,13 @@ fn pacing(spec: &FlowSpec, payload: usize, segmented: bool) -> Option<(f64, u32,
     })
 }
 
+/// How long after the planned time, ns, as far as a header can say.
+#[inline]
+fn lateness(now_ns: u64, due_ns: u64) -> i32 {
+    let late = now_ns as i64 - due_ns as i64;
+    late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+}
+
 /// Writes the headers of the next datagrams.
 struct Fill<'a> {
     sending: &'a Sending,
@@ -862,12 +892,14 @@ impl WithCodec for Fill<'_> {
             flow: sending.flow,
             flags: sending.flags,
         };
+        if let Some(times) = &sending.own_times {
+            fields.lateness_ns = lateness(now_ns, times.due_ns);
+        }
         let mut tags = Tags::new(&sending.key);
         let slot = sending.pacer.as_ref().map(Pacer::slot);
         for (i, packet) in bytes.chunks_exact_mut(sending.sizes.max()).enumerate() {
             if let (Some(pacer), Some(slot)) = (&sending.pacer, slot) {
-                let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
-                fields.lateness_ns = late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                fields.lateness_ns = lateness(now_ns, pacer.intended_ns(slot + i as u64));
             }
             codec.encode(&mut tags, &fields, packet);
             fields.sequence += 1;

@@ -52,6 +52,8 @@ pub enum Failure {
     TtlExceeded,
     /// It was larger than the path MTU, and fragmentation was not permitted.
     TooBig,
+    /// None of its datagrams arrived.
+    Lost,
     /// Another error of the system.
     Error,
     /// A transfer was still running at the end of the test. Counted apart from those that failed.
@@ -74,6 +76,7 @@ impl Failure {
             Failure::Prohibited => "prohibited",
             Failure::TtlExceeded => "ttl-exceeded",
             Failure::TooBig => "too-big",
+            Failure::Lost => "lost",
             Failure::Error => "error",
             Failure::Unfinished => "unfinished",
         }
@@ -193,6 +196,11 @@ impl Transacting {
     #[must_use]
     pub fn datagrams(&self) -> Option<&Sending> {
         self.datagrams.as_deref()
+    }
+
+    /// The datagrams of transfers.
+    pub fn datagrams_mut(&mut self) -> Option<&mut Sending> {
+        self.datagrams.as_deref_mut()
     }
 
     /// What is sent: the datagrams of transfers, or the requests.
@@ -403,13 +411,25 @@ impl Transacting {
     /// of one datagram.
     pub fn moved(&mut self, number: u64, bytes: usize, now_ns: u64) {
         self.advance(now_ns);
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.sent_sized(bytes as u64, now_ns);
-        }
         self.sending.wrote(bytes, false, now_ns);
         self.last_ns = now_ns;
         if let Some(transfers) = &mut self.transfers {
             transfers.moved(number, bytes as u64, now_ns);
+        }
+    }
+
+    /// A datagram of a transfer was sent at `now_ns`, of which one is due every `interval_ns`.
+    pub fn datagram(&mut self, number: u64, bytes: usize, interval_ns: u64, now_ns: u64) {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.sent_sized(bytes as u64, interval_ns, now_ns);
+        }
+        self.moved(number, bytes, now_ns);
+    }
+
+    /// A transfer waits until `until_ns` for datagrams that may still arrive.
+    pub fn rests(&mut self, number: u64, until_ns: u64) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.rests(number, until_ns);
         }
     }
 
@@ -434,40 +454,49 @@ impl Transacting {
 
     /// A request was answered at `now_ns`; `false` if it was not waiting for a response.
     pub fn answered(&mut self, number: u64, now_ns: u64) -> bool {
+        self.answered_at(number, now_ns, now_ns)
+    }
+
+    /// As [`answered`](Self::answered), at `done_ns`, which is known since `now_ns`.
+    fn answered_at(&mut self, number: u64, done_ns: u64, now_ns: u64) -> bool {
         let Some(request) = self.close(number) else { return false };
-        self.last_ns = now_ns;
+        self.last_ns = self.last_ns.max(done_ns);
         let is_counted = request.sent_ns >= self.counts_from_ns;
         if let Some(transfers) = &mut self.transfers {
             let from = match self.outstanding {
                 None => request.scheduled_ns.min(request.sent_ns),
                 Some(_) => request.sent_ns,
             };
-            let took = now_ns.saturating_sub(from);
-            transfers.closed(number, now_ns, is_counted, Closed::Completed { took_ns: took });
+            let took_ns = done_ns.saturating_sub(from);
+            let how = Closed::Completed { took_ns, done_ns };
+            transfers.closed(number, now_ns, is_counted, how);
         }
         self.sending.transaction(now_ns);
         let is_reordered = self.last_answered.is_some_and(|last| number < last);
         self.last_answered = self.last_answered.max(Some(number));
         if is_counted {
             self.reordered += u64::from(is_reordered);
-            let took = now_ns.saturating_sub(request.sent_ns) as i64;
+            let took = done_ns.saturating_sub(request.sent_ns) as i64;
             self.completed += 1;
             self.response.record(took);
             self.squares += (took as f64).powi(2);
             if self.outstanding.is_none() {
-                let took = now_ns.saturating_sub(request.scheduled_ns.min(request.sent_ns));
+                let took = done_ns.saturating_sub(request.scheduled_ns.min(request.sent_ns));
                 self.from_scheduled.record(took as i64);
             }
         }
         true
     }
 
-    /// A transfer of datagrams is over: what has arrived of it. `false` if it was not running.
-    pub fn transferred(&mut self, number: u64, arrived: Arrived) -> bool {
+    /// A transfer of datagrams is over at `now_ns`: what has arrived of it. It failed if that is nothing.
+    pub fn transferred(&mut self, number: u64, arrived: Arrived, now_ns: u64) {
+        if arrived.datagrams == 0 {
+            return self.failed(number, Failure::Lost);
+        }
         if let Some(transfers) = &mut self.transfers {
             transfers.arrived(number, arrived);
         }
-        self.answered(number, arrived.at_ns)
+        self.answered_at(number, arrived.at_ns, now_ns);
     }
 
     /// The oldest request was answered: responses on a stream are in the order of the requests. `false`: there is none.

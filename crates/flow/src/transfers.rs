@@ -28,6 +28,8 @@ pub(crate) enum Closed {
     /// The receiver has the whole volume.
     Completed {
         took_ns: u64,
+        /// When the last of it arrived.
+        done_ns: u64,
     },
     Failed,
     /// The test ended.
@@ -123,6 +125,8 @@ pub(crate) struct Transferring {
     unfinished: u64,
     unfinished_bytes: u64,
     completed_bytes: u64,
+    /// Rate of each transfer, bit/s, where they are sent as datagrams.
+    datagram_rate: Option<u64>,
     /// Completed transfers of which datagrams were lost, where they are sent as datagrams.
     with_loss: Option<u64>,
     /// Transfers × ns until `now_ns`, and since when.
@@ -180,6 +184,7 @@ impl Transferring {
             unfinished: 0,
             unfinished_bytes: 0,
             completed_bytes: 0,
+            datagram_rate: connection.transfers_datagrams().then(|| connection.transfer_rate().0),
             with_loss: connection.transfers_datagrams().then_some(0),
             load: 0,
             since_ns: None,
@@ -268,6 +273,13 @@ impl Transferring {
         }
     }
 
+    /// A transfer waits until `until_ns`: its patience counts from then on.
+    pub(crate) fn rests(&mut self, number: u64, until_ns: u64) {
+        if let Some(running) = self.running.get_mut(&number) {
+            running.last_ns = running.last_ns.max(until_ns);
+        }
+    }
+
     /// This has arrived of a transfer of datagrams, which completes.
     pub(crate) fn arrived(&mut self, number: u64, arrived: Arrived) {
         if let Some(running) = self.running.get_mut(&number) {
@@ -283,12 +295,15 @@ impl Transferring {
         let object = running.and_then(|running| running.object);
         // A page of which an object is unfinished remains open, and is counted at the end.
         if how != Closed::Unfinished {
-            let has_failed = how == Closed::Failed;
-            self.continue_user(number, object, has_failed, now_ns, is_counted);
+            let done_ns = match how {
+                Closed::Completed { done_ns, .. } => Some(done_ns),
+                _ => None,
+            };
+            self.continue_user(number, object, done_ns, now_ns, is_counted);
         }
         match how {
             _ if !is_counted => {}
-            Closed::Completed { took_ns } => {
+            Closed::Completed { took_ns, .. } => {
                 let volume = self.volume_of(number, object);
                 let arrived = running.and_then(|running| running.arrived);
                 let bytes = arrived.map_or(volume, |arrived| arrived.bytes);
@@ -307,17 +322,17 @@ impl Transferring {
         }
     }
 
-    /// What the user of a transfer that has ended does next.
+    /// What the user of a transfer that has ended does next. `done_ns`: when it was complete, if it was.
     fn continue_user(
         &mut self,
         number: u64,
         object: Option<Object>,
-        has_failed: bool,
+        done_ns: Option<u64>,
         now_ns: u64,
         is_counted: bool,
     ) {
         let next = match (&mut self.pages, object) {
-            (Some(pages), Some(object)) => match pages.closed(object, has_failed, now_ns) {
+            (Some(pages), Some(object)) => match pages.closed(object, done_ns) {
                 Some(next) => next,
                 None => return,
             },
@@ -417,6 +432,7 @@ impl Transferring {
             not_started: self.not_started,
             unfinished: self.unfinished,
             unfinished_bytes: self.unfinished_bytes,
+            asked_bits_per_second: self.datagram_rate,
             with_loss: self.with_loss,
             max_concurrent: self.most_running,
             mean_concurrent: lasted.map(|ns| self.load as f64 / ns as f64),

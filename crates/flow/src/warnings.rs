@@ -556,6 +556,18 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
+    if let (Some(datagrams), Some(late)) = (s.intended_slots, s.late_slots)
+        && spec.connection.transfers_datagrams()
+        && late as f64 > LATE * datagrams as f64
+    {
+        let fraction = late as f64 / datagrams as f64;
+        let text = format!(
+            "{late} of {datagrams} datagrams of transfers ({:.1} %) were sent more than one interval of their transfer late: the sending host delayed them, and completion times include it",
+            100.0 * fraction
+        );
+        let warning = Warning::new("late-transfers", Severity::Warning, text);
+        out.push(warning.with_value(fraction, LATE).for_flow(f.id));
+    }
     let (Some(slots), Some(missed)) = (s.intended_slots, s.missed_slots) else { return };
     if missed > 0 {
         let fraction = missed as f64 / slots.max(1) as f64;

@@ -83,8 +83,8 @@ pub enum DatagramKind {
     Opened = 8,
     /// The client has sent the transfer: t1 is the number of datagrams.
     End = 9,
-    /// The answer to [`DatagramKind::End`]: t1 echoed, t2 the number of datagrams that have arrived so far, t3 their payload
-    /// bytes.
+    /// The answer to [`DatagramKind::End`]: t1 is the time since the last datagram arrived, t2 the number of datagrams that have
+    /// arrived so far, t3 their payload bytes.
     Count = 10,
 }
 

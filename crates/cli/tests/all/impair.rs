@@ -798,6 +798,11 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
         assert!(received > sent && received < sent + 500, "{received} of {sent}");
         assert!(flow.counters["lost_packets"] >= planned[0].0);
     }
+    // Each transfer has a port of its own.
+    let transfers = ["198.18.0.2", "--transfers", "5K", "-b", "50pps", "--transfer-rate", "1M"];
+    let record = tested("a", &transfers);
+    let ledger = record.loss_ledger.as_ref().unwrap();
+    assert!(ledger.missing_packets > 5 && ledger.remainder_packets == 0, "{ledger:?}");
     // A test that does not cross the emulator has no losses attributed to it.
     let own = tested("a", &["127.0.0.1", "-b", "6M"]);
     assert!(own.impairment.is_none());

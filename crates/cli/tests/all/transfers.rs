@@ -32,7 +32,8 @@ fn transfers_over_udp_use_ports_in_turn_and_count_what_is_lost() {
     let test = "transfers_over_udp_use_ports_in_turn_and_count_what_is_lost";
     let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve(&[]);
-    // Of 40 datagrams with 8 + 100 bytes every tenth is lost; a quarter of the transfers is sent from the first of four ports.
+    // Of 40 datagrams with 8 + 100 bytes every tenth is lost. The flow itself has the first port, and a quarter of the transfers is
+    // sent from the next one.
     bench.nft(
         "b",
         "table inet weir {
@@ -40,12 +41,12 @@ fn transfers_over_udp_use_ports_in_turn_and_count_what_is_lost() {
             counter dropped {}
             chain input {
                 type filter hook input priority 0;
-                udp length 108 udp sport 40000 counter name first
+                udp length 108 udp sport 40001 counter name first
                 udp length 108 numgen inc mod 10 == 9 counter name dropped drop
             }
         }",
     );
-    let words = ["-u", "--transfers", "500", "-l", "100", "-k", "8", "--cport", "40000-40003"];
+    let words = ["-u", "--transfers", "500", "-l", "100", "-k", "8", "--cport", "40000-40004"];
     let record = bench.test(&words);
     let flow = &record.flows[0];
     let (sender, receiver) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
@@ -85,4 +86,26 @@ fn a_server_that_vanishes_leaves_no_transfer_over_udp_waiting() {
         t.failures.iter().map(|(why, n)| (why.as_str(), *n)).collect::<Vec<_>>(),
         [("timeout", 3)]
     );
+}
+
+#[test]
+fn a_transfer_over_udp_fails_if_none_of_its_data_arrives() {
+    let test = "a_transfer_over_udp_fails_if_none_of_its_data_arrives";
+    let Some(mut bench) = Bench::alone(test, &["nft", "ip"]) else { return };
+    bench.serve(&[]);
+    // Data of one of two ports is dropped, the messages of its transfers are not.
+    bench.nft(
+        "b",
+        "table inet weir {
+            chain input {
+                type filter hook input priority 0;
+                udp length 108 udp sport 40002 drop
+            }
+        }",
+    );
+    let words = ["-u", "--transfers", "500", "-l", "100", "-k", "8", "--cport", "40000-40002"];
+    let record = bench.test(&words);
+    let t = record.flows[0].transactions.as_ref().unwrap();
+    assert_eq!((t.completed, t.failures.get("lost")), (4, Some(&4)), "{:?}", t.failures);
+    assert_eq!(t.transfers.as_ref().unwrap().with_loss, Some(0));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_flow::{Failure, IntervalClock, NextSend, Transacting};
+use weir_flow::{Arrived, Failure, IntervalClock, NextSend, Transacting};
 use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Shape};
 use weir_model::record::{Transactions, Transfers};
 use weir_model::units::{Seed, Span};
@@ -255,6 +255,60 @@ fn a_long_transfer_does_not_delay_the_starts_of_millions_of_others() {
         run(&spec(open), |number, _| Some(if number == 0 { 9 * SECOND } else { 1000 }));
     assert_eq!((t.completed, t.failed, transfers.not_started), (2_000_000, 0, 0));
     assert!(started.windows(2).all(|w| w[1].0 - w[0].0 == 5000));
+}
+
+#[test]
+fn a_transfer_of_datagrams_may_wait_for_missing_ones_and_ends_when_the_last_arrived() {
+    let one = Connection {
+        transport: weir_model::plan::Transport::udp(),
+        packets: Some(2),
+        duration: None,
+        outstanding: Some(2),
+        ..connection("1000")
+    };
+    let mut state = Transacting::new(&spec(one), 0, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    let numbers = [0, 1].map(|_| {
+        assert!(matches!(state.next(START), NextSend::Now(1)));
+        state.sent(START)
+    });
+    for number in numbers {
+        state.set_up(number, START);
+        state.datagram(number, 1000, 8 * MS, START);
+    }
+    // The round trip and the grace period are longer than the loss threshold.
+    let lost_at = START + 3 * TIMEOUT;
+    state.rests(numbers[0], lost_at);
+    for now in [START + TIMEOUT + 20 * MS, lost_at + TIMEOUT - MS] {
+        state.next(now);
+        assert!(!state.take_timed_out().contains(&numbers[0]), "{now}");
+    }
+    let arrived = Arrived { datagrams: 1, bytes: 900, at_ns: START + 10 * MS, is_whole: false };
+    state.transferred(numbers[0], arrived, lost_at + TIMEOUT - MS);
+    let t = state.report(&state.sending.report("request", None));
+    assert_eq!((t.completed, t.response_time.unwrap().max_seconds), (1, 0.01));
+    assert_eq!(t.failures.get(Failure::Timeout.name()), Some(&1));
+    assert_eq!(t.transfers.unwrap().with_loss, Some(1));
+}
+
+#[test]
+fn a_transfer_of_which_nothing_arrived_has_failed() {
+    let one = Connection {
+        transport: weir_model::plan::Transport::udp(),
+        packets: Some(1),
+        duration: None,
+        ..connection("1000")
+    };
+    let mut state = Transacting::new(&spec(one), 0, TIMEOUT);
+    state.start(START, IntervalClock { start_ns: START, interval_ns: SECOND, omit_ns: 0 });
+    assert!(matches!(state.next(START), NextSend::Now(1)));
+    let number = state.sent(START);
+    state.set_up(number, START);
+    let nothing = Arrived { datagrams: 0, bytes: 0, at_ns: START, is_whole: false };
+    state.transferred(number, nothing, START + SECOND);
+    let t = state.report(&state.sending.report("request", None));
+    assert_eq!((t.completed, t.failed), (0, 1));
+    assert_eq!(t.failures.get(Failure::Lost.name()), Some(&1));
 }
 
 fn pages(objects: &str) -> Connection {

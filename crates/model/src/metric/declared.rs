@@ -1165,7 +1165,7 @@ pub const METRICS: &[Definition] = &[
         label: "Concurrent transfers",
         key: "mean_concurrent_transfers",
         definition: "Mean number of transfers at the same time, over time from the first start to the end of the last one.",
-        limits: "Includes those that set up their connection.",
+        limits: "Includes those that set up their connection, and those over UDP that wait for missing datagrams.",
         path: "transactions.transfers.mean_concurrent",
         read: Read::Flow(
             |f| f.transactions.as_ref()?.transfers.as_ref()?.mean_concurrent,

@@ -183,6 +183,10 @@ connection! {
             fn udp(&self) -> Option<&UdpOptions> {
                 Some(self)
             }
+
+            fn udp_mut(&mut self) -> Option<&mut UdpOptions> {
+                Some(self)
+            }
         }
 
         /// Options of TCP.
@@ -275,7 +279,7 @@ connection! {
             kernel_pacing: Option<BitRate>,
             /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
             client_port: Option<u16>,
-            /// Last source port. Connections of single transactions (shape `crr` or `cc`) use the ports from `client_port` to this one in turn.
+            /// Last source port. Connections of single transactions (shape `crr` or `cc`) and transfers use the ports from `client_port` to this one in turn.
             #[schemars(title = "Last client port")]
             client_port_last: Option<u16>,
         }

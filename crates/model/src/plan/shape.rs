@@ -249,8 +249,12 @@ impl Connection {
             return Some(("client_port", given(&port), accepted.into()));
         }
         if let Some(rate) = self.rate.filter(|r| matches!(r.limit, RateLimit::Bits(_))) {
-            let accepted =
-                "requests per second (1000pps), or 0: the next request waits for a response";
+            let accepted = match shape.has_volumes() {
+                true => "starts per second (50pps), or 0: each user starts one after the other",
+                false => {
+                    "requests per second (1000pps), or 0: the next request waits for a response"
+                }
+            };
             return Some(("rate", given(&rate), accepted.into()));
         }
         if let Some(bytes) = self.bytes {

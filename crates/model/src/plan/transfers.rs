@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use super::transport::Refusal;
-use super::{Connection, FlowSpec, HeaderFormat, Shape, Size, Spacing};
+use super::{Connection, FlowSpec, HeaderFormat, Shape, Size, Spacing, Switch, UdpOptions};
 use crate::units::{BitRate, RateLimit, SendRate};
 
 /// Maximum volume of a transfer, bytes.
@@ -101,6 +101,15 @@ impl Connection {
             let accepted = "one size, that of all datagrams of a transfer but its last one";
             return Some(("payload", payload.to_string(), accepted.into()));
         }
+        let switched_on = |udp: &UdpOptions| {
+            let switches = [("gso", udp.gso), ("gro", udp.gro)];
+            switches.into_iter().find(|(_, switch)| *switch == Switch::On)
+        };
+        if let Some((field, _)) = self.transport.udp_options().and_then(switched_on) {
+            let accepted =
+                "auto or off with shape transfers: each datagram is sent and received alone";
+            return Some((field, "on".into(), accepted.into()));
+        }
         let bytes = self.max_payload()?;
         (bytes < MIN_TRANSFER_DATAGRAM).then(|| {
             let accepted = format!("{MIN_TRANSFER_DATAGRAM} bytes or more with shape transfers");
@@ -168,13 +177,14 @@ impl Connection {
 
 impl FlowSpec {
     /// The datagrams of a flow of transfers, as a flow that is not paced as a whole: those of each transfer are. Sizes are
-    /// known to the sender only, since the last datagram of a transfer is as long as its volume needs. `None` for other flows.
+    /// known to the sender only, since the last datagram of a transfer is as long as its volume needs. Datagrams are neither
+    /// segmented nor coalesced: messages of the transfer go between them. `None` for other flows.
     #[must_use]
     pub fn datagrams_of_transfers(&self) -> Option<FlowSpec> {
         if !self.connection.transfers_datagrams() {
             return None;
         }
-        let connection = Connection {
+        let mut connection = Connection {
             shape: Shape::Stream,
             volume: None,
             starts: None,
@@ -184,6 +194,9 @@ impl FlowSpec {
             header: HeaderFormat::default(),
             ..self.connection.clone()
         };
+        if let Some(udp) = connection.transport.udp_options_mut() {
+            (udp.gso, udp.gro) = (Switch::Off, Switch::Off);
+        }
         let size = Size::known_to_sender(MIN_TRANSFER_DATAGRAM, self.max_payload());
         Some(FlowSpec { size, rate: SendRate::UNLIMITED, connection, ..self.clone() })
     }
@@ -293,6 +306,7 @@ mod tests {
             ("volume = 1\ntransfer_rate = \"1M\"", "transfer_rate"),
             ("volume = 1\ntransport = \"udp\"\ntransfer_rate = \"999\"", "transfer_rate"),
             ("volume = 1\ntransport = \"udp\"\ntransfer_rate = \"2T\"", "transfer_rate"),
+            ("volume = 1\ntransport = \"udp\"\ngro = \"on\"", "gro"),
             ("volume = 1\ntransport = \"udp\"\ndirection = \"reverse\"", "direction"),
             ("volume = 1\ntransport = \"udp\"\npayload = \"100..200\"", "payload"),
             ("volume = 1\ntransport = \"udp\"\npayload = 31", "payload"),

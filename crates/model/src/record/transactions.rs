@@ -109,6 +109,9 @@ record! {
         unfinished: u64,
         /// Bytes of these that were moved.
         unfinished_bytes: u64,
+        /// Rate at which each transfer is sent, payload bit/s, where they are sent as datagrams.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        asked_bits_per_second: Option<u64>,
         /// Completed transfers of which datagrams were lost, where they are sent as datagrams.
         #[serde(skip_serializing_if = "Option::is_none")]
         with_loss: Option<u64>,

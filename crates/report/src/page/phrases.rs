@@ -2,7 +2,9 @@
 
 use weir_model::metric::{are_echo, are_transfers};
 use weir_model::plan::{Direction, TransportName};
-use weir_model::record::{Crossing, Delay, Flow, LimitedBy, Receiver, Record, Status, Sums};
+use weir_model::record::{
+    Crossing, Delay, Flow, LimitedBy, Receiver, Record, Status, Sums, Transfers,
+};
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
 
@@ -113,7 +115,11 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
     if let Some(rate) = connection.rate.or_else(of_law) {
         let schedule = connection.rate_schedule.as_ref();
         let later = schedule.map(|schedule| format!(" at first ({schedule})"));
-        parts.push(rate_in_words(&rate.to_string()) + &later.unwrap_or_default());
+        let words = match connection.shape.has_volumes() {
+            true => rate_in_words(&rate.to_string()).replace("packets/s", "transfers/s"),
+            false => rate_in_words(&rate.to_string()),
+        };
+        parts.push(words + &later.unwrap_or_default());
     }
     let mut text = parts.join(" at ").replace(" at unlimited", ", unlimited");
     if !connection.spacing.is_constant() {
@@ -273,6 +279,13 @@ fn transactions(record: &Record) -> Option<String> {
         None => format!("no rate of {what} was measured"),
     };
     let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
+    let of_transfers = |count: fn(&Transfers) -> u64| {
+        let all = all().filter_map(|t| t.transfers.as_ref());
+        all.map(count).fold(0, u64::saturating_add)
+    };
+    let lossy = of_transfers(|t| t.with_loss.unwrap_or(0));
+    let (not_started, unfinished) =
+        (of_transfers(|t| t.not_started), of_transfers(|t| t.unfinished));
     let is_echo = are_echo(flows.iter().copied());
     if is_echo {
         let completed = all().map(|t| t.completed).fold(0, u64::saturating_add);
@@ -281,9 +294,16 @@ fn transactions(record: &Record) -> Option<String> {
     }
     text += &match failed {
         _ if is_echo => String::new(),
-        0 => " without a failure".into(),
+        0 if lossy == 0 && unfinished == 0 && not_started == 0 => " without a failure".into(),
         n => format!(" with {} failed", Quantity::Count.format(n as f64)),
     };
+    for (count, what) in
+        [(lossy, "with loss"), (not_started, "not started"), (unfinished, "unfinished")]
+    {
+        if count > 0 {
+            text += &format!(", {} {what}", Quantity::Count.format(count as f64));
+        }
+    }
     if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
         let what = match is_echo {
             true => "round trip",
@@ -407,6 +427,7 @@ pub(crate) fn bottleneck(record: &Record) -> String {
     for (code, words) in [
         ("sender-cpu-bound", "perhaps a processor of the sending host, which was busy"),
         ("receiver-cpu-bound", "perhaps a processor of the receiving host, which was busy"),
+        ("late-transfers", "perhaps the sending host, which sent datagrams late"),
     ] {
         if !is_known && has(code) {
             found.push(words.into());
@@ -454,6 +475,9 @@ fn closed_loop_limit(record: &Record) -> String {
         completed += t.completed;
     }
     let (is_echo, has_transfers) = (are_echo(&record.flows), are_transfers(&record.flows));
+    let mut transfers =
+        record.flows.iter().filter_map(|f| f.transactions.as_ref()?.transfers.as_ref());
+    let has_loss = transfers.any(|t| t.with_loss.is_some_and(|n| n > 0));
     if completed == 0 {
         let what = match (is_echo, has_transfers) {
             (true, _) => "echo request was answered",
@@ -467,6 +491,7 @@ fn closed_loop_limit(record: &Record) -> String {
             "The limit was the loss of requests or responses: {} of the time was spent waiting for responses that did not arrive within the timeout.",
             Quantity::Ratio.format(by_timeout)
         ),
+        _ if has_loss => "The limit was the number of users, their pauses, the completion time and the wait for missing datagrams: each started a transfer after its earlier one.".into(),
         _ if has_transfers => "The limit was the number of users, their pauses and the completion time: each started a transfer after its earlier one.".into(),
         _ if is_echo => "The limit was the round trip: a request was sent when an earlier one had been answered.".into(),
         _ => "The limit was the response time: a request was sent when an earlier one had been answered.".into(),

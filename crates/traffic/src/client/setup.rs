@@ -128,9 +128,9 @@ impl Setup<'_> {
         flows: usize,
     ) -> UdpOptions {
         let remote = self.at(port).ip_or_none();
-        // The ports of a range are those of transfers.
+        // The flow's own socket uses a port of the range too: a firewall may admit no other.
         let port = match spec.connection.client_ports() {
-            Some(_) => 0,
+            Some((first, last)) => first + ((spec.id - 1) % (u32::from(last - first) + 1)) as u16,
             None => spec.connection.client_port().unwrap_or(0),
         };
         let local = bind_address(self.plan, remote, 0, port);

@@ -153,3 +153,24 @@ impl DatagramSocket for UdpSocket {
         bytes.ok().map(|b| b as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::plan::{Connection, Family, Plan, Shape, Transport};
+
+    /// Their messages go between datagrams of other sizes, which a super-packet would hide.
+    #[test]
+    fn datagrams_of_transfers_are_received_one_by_one() {
+        let connection = Connection { transport: Transport::udp(), ..Connection::default() };
+        let unpaced = Connection { rate: Some("0".parse().unwrap()), ..connection.clone() };
+        let volume = Some("100K".parse().unwrap());
+        let transfers = Connection { shape: Shape::Transfers, volume, ..connection };
+        let spec = |connection: Connection| {
+            let plan = Plan { connections: vec![connection], ..Plan::default() };
+            plan.flows(Family::Ipv4, 1500).remove(0)
+        };
+        assert!(wants_coalescing(&spec(unpaced)));
+        assert!(!wants_coalescing(&spec(transfers).datagrams_of_transfers().unwrap()));
+    }
+}

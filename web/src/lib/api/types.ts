@@ -1870,7 +1870,7 @@ export interface components {
             /**
              * Last client port
              * Format: uint16
-             * @description Last source port. Connections of single transactions (shape `crr` or `cc`) use the ports from `client_port` to this one in turn.
+             * @description Last source port. Connections of single transactions (shape `crr` or `cc`) and transfers use the ports from `client_port` to this one in turn.
              */
             client_port_last?: number | null;
             /**
@@ -9687,6 +9687,11 @@ export interface components {
         };
         /** @description Transfers of a flow in addition to what they have as transactions. */
         Transfers: {
+            /**
+             * Format: uint64
+             * @description Rate at which each transfer is sent, payload bit/s, where they are sent as datagrams.
+             */
+            asked_bits_per_second?: number | null;
             /**
              * Format: double
              * @description Starts per second that the plan states; absent where users start transfers one after the other.

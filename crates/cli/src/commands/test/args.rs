@@ -286,7 +286,7 @@ flags! {
         #[arg(long, value_name = "INTERFACE")]
         interface: Option<String> => connection.interface,
         /// Local port of the first connection, 1 to 65535; the next ports for further ones. Or a range, whose ports the
-        /// connections of --shape crr and cc use in turn [default: chosen by the system]
+        /// connections of --shape crr and cc, and of --transfers, use in turn [default: chosen by the system]
         #[arg(long, value_name = "PORT[-LAST]", value_parser = values::client_ports)]
         cport: Option<ClientPorts> => client_port,
         /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]

@@ -1,4 +1,4 @@
-//! A share of the packets or connections, by which parallel paths are told apart.
+//! A share of the packets or connections, by which traffic is divided among parallel paths.
 
 use std::fmt;
 use std::str::FromStr;

@@ -171,6 +171,11 @@ impl Transport {
         self.options().udp()
     }
 
+    /// Mutable options of UDP.
+    pub(crate) fn udp_options_mut(&mut self) -> Option<&mut UdpOptions> {
+        self.options_mut().udp_mut()
+    }
+
     /// Options of datagrams that may reach several receivers, if it sends such.
     #[must_use]
     pub fn group(&self) -> Option<&GroupOptions> {

@@ -39,6 +39,9 @@ pub(crate) trait Options {
     fn udp(&self) -> Option<&UdpOptions> {
         None
     }
+    fn udp_mut(&mut self) -> Option<&mut UdpOptions> {
+        None
+    }
     fn coverage(&self) -> Option<&CoverageOptions> {
         None
     }

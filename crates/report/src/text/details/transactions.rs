@@ -28,7 +28,7 @@ pub(super) fn transactions(items: &mut Items, flows: &[Flow]) {
     );
 }
 
-/// `4980 completed, 498 per second; 3 failed (3 timeout)`, or of echo requests `8 of 10 answered (20 % lost), …`.
+/// `4980 completed, 498 per second; 3 failed (3 timeout)`, of transfers `; 5000 started (asked 500 per second)`, or of echo requests `8 of 10 answered (20 % lost), …`.
 fn text(t: &Transactions, is_echo: bool) -> String {
     let requests = t.completed.saturating_add(t.failed);
     let mut text = match is_echo && requests > 0 {
@@ -41,9 +41,11 @@ fn text(t: &Transactions, is_echo: bool) -> String {
     if let Some(rate) = t.transactions_per_second {
         text += &format!(", {} per second", pps(rate));
     }
-    let asked = t.transfers.as_ref().and_then(|transfers| transfers.asked_starts_per_second);
-    if let Some(asked) = asked {
-        text += &format!(" (asked {})", pps(asked));
+    // The rate is that of ends: transfers that began last may take long.
+    if let Some(transfers) = &t.transfers
+        && let Some(asked) = transfers.asked_starts_per_second
+    {
+        text += &format!("; {} started (asked {} per second)", transfers.started, pps(asked));
     }
     match (t.outstanding, t.transfers.is_some()) {
         (Some(users), true) => text += &format!(", {}", counted(users, "user")),

@@ -80,6 +80,9 @@ fn text(t: &Transfers, units: Units) -> String {
     if let Some(bits) = t.goodput_bits_per_second {
         text += &format!(", goodput {}", units.rate(bits));
     }
+    if let Some(rate) = t.asked_bits_per_second {
+        text += &format!(", each sent at {}", units.rate(rate as f64));
+    }
     if let Some(mean) = t.mean_concurrent {
         text += &format!("; {} at the same time, at most {}", significant(mean), t.max_concurrent);
     }

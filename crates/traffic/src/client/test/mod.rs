@@ -468,7 +468,9 @@ fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
         if needed > ports * addresses {
             return Err(TrafficError::AddressSpace {
                 field: "client_port",
-                given: format!("{first}-{last} for {needed} connections at the same time"),
+                given: format!(
+                    "{first}-{last} for {needed} connections at the same time, that of each flow included"
+                ),
                 accepted: format!("at least {} ports", needed.div_ceil(addresses)),
             });
         }

@@ -126,16 +126,17 @@ pub(super) fn serve(
 fn start(token: u64, slot: &mut Slot, now: u64, context: &mut Context) -> Result<(), Outcome> {
     let Side::Client { state, dial } = &mut slot.flow.side else { return Err(Outcome::Done) };
     let Some(Dialling::Datagrams(ports)) = dial else { return Err(Outcome::Done) };
-    let (number, volume) = {
-        let mut state = lock(state);
-        let number = state.sent(now);
-        (number, state.volume(number))
-    };
     let connection = context.shared.connection_token(token);
     let opened = ports.open().map_err(|e| reason(kind(&e))).and_then(|socket| {
         let added = context.inbox.poller.add(&socket, connection, Interest::READ);
         added.map(|()| socket).map_err(|_| Failure::Error)
     });
+    // Once it has a socket, or failed to get one, it counts as started.
+    let (number, volume) = {
+        let mut state = lock(state);
+        let number = state.sent(now);
+        (number, state.volume(number))
+    };
     match opened {
         Ok(socket) => {
             let payload = ports.spec.max_payload() as usize;
@@ -149,7 +150,8 @@ fn start(token: u64, slot: &mut Slot, now: u64, context: &mut Context) -> Result
         Err(why) => {
             context.shared.owners.remove(&connection);
             lock(state).failed(number, why);
-            Err(Outcome::Later(now + RETRY_NS))
+            let due = slot.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            Err(Outcome::Later(due.min(now + RETRY_NS)))
         }
     }
 }
@@ -170,7 +172,7 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
             return;
         }
         Progress::Over(arrived) => {
-            lock(state).transferred(sent.number, arrived);
+            lock(state).transferred(sent.number, arrived, context.clock.monotonic_ns());
         }
         Progress::Failed(why) => lock(state).failed(sent.number, why),
     }
@@ -195,6 +197,7 @@ impl Sent {
         if let Err(why) = self.read(ports, state, clock) {
             return Progress::Failed(why);
         }
+        let mut was_too_long = false;
         for _ in 0..TURN {
             let now = clock.monotonic_ns();
             let result = match self.transfer.next(now) {
@@ -212,13 +215,14 @@ impl Sent {
                     self.socket.send(&end)
                 }
                 TransferStep::Datagram(bytes) => {
-                    let Some(datagrams) = state.datagrams() else {
+                    let Some(datagrams) = state.datagrams_mut() else {
                         return Progress::Failed(Failure::Error);
                     };
+                    datagrams.due(self.transfer.due_ns());
                     let (datagram, _) = datagrams.fill(ring, 1, now);
                     let result = self.socket.send(&datagram[..bytes]);
                     if result.is_ok() {
-                        state.moved(self.number, bytes, now);
+                        state.datagram(self.number, bytes, self.transfer.interval_ns(), now);
                         self.transfer.sent(bytes, now);
                     }
                     result
@@ -226,6 +230,8 @@ impl Sent {
             };
             match result.map_err(|e| (SendFault::of(&e), e)) {
                 Ok(_) => {}
+                // The first may be the report of a smaller path MTU, to which the kernel then fragments.
+                Err((SendFault::MessageTooLong, _)) if !was_too_long => was_too_long = true,
                 Err((SendFault::MessageTooLong, _)) => return Progress::Failed(Failure::TooBig),
                 Err((_, e)) => match reason(e.kind()) {
                     // No room, or no route for the moment: a transfer that stays without one times out.
@@ -249,6 +255,8 @@ impl Sent {
             let n = match self.socket.recv(&mut bytes, RecvMode::DontWait) {
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // A smaller path MTU, of which an ICMP message reports: the next datagram is fragmented, or fails.
+                Err(e) if SendFault::of(&e) == SendFault::MessageTooLong => continue,
                 Err(e) => return Err(reason(e.kind())),
             };
             let now = clock.monotonic_ns();
@@ -263,10 +271,11 @@ impl Sent {
                 }
                 DatagramKind::Refused => return Err(Failure::Refused),
                 DatagramKind::Count => {
-                    let ControlDatagram { t1_ns: sent, t2_ns: arrived, t3_ns: bytes, .. } = message;
-                    if !self.transfer.counted(sent, arrived, bytes, now) {
+                    let ControlDatagram { t1_ns: age, t2_ns: arrived, t3_ns: bytes, .. } = message;
+                    if !self.transfer.counted(age, arrived, bytes, now) {
                         return Err(Failure::Invalid);
                     }
+                    state.rests(self.number, self.transfer.lost_at_ns().unwrap_or(now));
                 }
                 _ => {}
             }

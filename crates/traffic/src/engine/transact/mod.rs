@@ -283,6 +283,8 @@ type Heap = BinaryHeap<Reverse<(u64, u64)>>;
 struct Context<'w> {
     shared: Shared,
     heap: Heap,
+    /// Room for the flows that are due: times and tokens.
+    due: Vec<(u64, u64)>,
     inbox: &'w Inbox<Command>,
     clock: &'w Clock,
 }
@@ -292,7 +294,8 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, spin_ns: u64) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut events = PollEvents::new(256);
-    let mut context = Context { shared: Shared::new(), heap: Heap::new(), inbox, clock };
+    let mut context =
+        Context { shared: Shared::new(), heap: Heap::new(), due: vec![], inbox, clock };
     let mut next_tick = 0u64;
     let mut lone = Lone::new(spin_ns);
     loop {
@@ -428,18 +431,24 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
     serve(token, flows.entry(token).insert_entry(slot).into_mut(), false, context);
 }
 
-/// Serves flows that are due, and spins for those due within `spin_ns`.
+/// Serves flows that are due, and spins for those due within `spin_ns`. What is due again then waits for what the sockets have:
+/// under load, messages of the peer would never be read.
 fn serve_due(flows: &mut HashMap<u64, Slot>, context: &mut Context, spin_ns: u64) {
+    let mut due = std::mem::take(&mut context.due);
     while let Some(Reverse((at, token))) = context.heap.peek().copied() {
         if at > context.clock.monotonic_ns() + spin_ns {
             break;
         }
         context.heap.pop();
+        due.push((at, token));
+    }
+    for (at, token) in due.drain(..) {
         let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else { continue };
         spin_until(context.clock, at);
         slot.at = u64::MAX;
         serve(token, slot, false, context);
     }
+    context.due = due;
 }
 
 /// Serves a flow until its socket is full or empty, its turn is over, or its next deadline.

@@ -48,8 +48,13 @@ fn with_unread_responses(
     then: impl FnOnce(&mut Slot, &mut Context, &weir_net::tcp::TcpStream),
 ) {
     let inbox = inbox();
-    let mut context =
-        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    let mut context = Context {
+        shared: Shared::new(),
+        heap: Heap::new(),
+        due: vec![],
+        inbox: &inbox,
+        clock: &Clock::System,
+    };
     let mut flows = HashMap::new();
     let far = add_server(1, response, &mut flows, &mut context);
     assert_eq!(far.send(&vec![0; requests]).unwrap(), requests);
@@ -104,8 +109,13 @@ fn is_waiting(flows: &HashMap<u64, Slot>, token: u64) -> bool {
 #[test]
 fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
     let inbox = inbox();
-    let mut context =
-        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    let mut context = Context {
+        shared: Shared::new(),
+        heap: Heap::new(),
+        due: vec![],
+        inbox: &inbox,
+        clock: &Clock::System,
+    };
     let mut flows = HashMap::new();
     let client = add_server(1, 1, &mut flows, &mut context);
     let mut lone = Lone::new(0);
@@ -135,8 +145,13 @@ fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
 #[test]
 fn a_flow_with_a_deadline_does_not_wait_in_its_receive_call() {
     let inbox = inbox();
-    let mut context =
-        Context { shared: Shared::new(), heap: Heap::new(), inbox: &inbox, clock: &Clock::System };
+    let mut context = Context {
+        shared: Shared::new(),
+        heap: Heap::new(),
+        due: vec![],
+        inbox: &inbox,
+        clock: &Clock::System,
+    };
     let mut flows = HashMap::new();
     let client = add_server(1, 1, &mut flows, &mut context);
     let mut lone = Lone::new(0);
