@@ -120,14 +120,19 @@ function store(key: string, value: unknown): void {
 const NO_ERRORS: ReadonlyMap<string, string> = new Map();
 const NO_PACES: ReadonlyMap<string, Pace> = new Map();
 
-/** Packets and bits received and sent per second between two reports, `span` seconds apart, by direction and flow. */
+type Passed = Record<'received_packets' | 'sent_packets' | 'received_bytes' | 'sent_bytes', number>;
+
+/** What a report has counted, by direction, and by direction and flow: a packet that passes several hops counts in a flow of each. */
+const passedIn = (report: Report): ReadonlyMap<string, Passed> =>
+  new Map<string, Passed>([...report.directions.map((one) => [one.direction, one] as const), ...report.impairment.flows.map((flow) => [`${flow.direction}/${flow.name}`, flow.counters] as const)]);
+
+/** Packets and bits received and sent per second between two reports, `span` seconds apart. */
 function pacesOf(last: Report, report: Report, span: number): ReadonlyMap<string, Pace> {
-  const before = new Map(last.impairment.flows.map((flow) => [`${flow.direction}/${flow.name}`, flow]));
+  const before = passedIn(last);
   return new Map(
-    report.impairment.flows.map((flow) => {
-      const key = `${flow.direction}/${flow.name}`;
-      const old = before.get(key)?.counters;
-      const pace = (name: 'received_packets' | 'sent_packets' | 'received_bytes' | 'sent_bytes', scale = 1) => (old === undefined ? undefined : ((flow.counters[name] - old[name]) * scale) / span);
+    [...passedIn(report)].map(([key, counted]) => {
+      const old = before.get(key);
+      const pace = (name: keyof Passed, scale = 1) => (old === undefined ? undefined : ((counted[name] - old[name]) * scale) / span);
       return [key, { received: pace('received_packets'), sent: pace('sent_packets'), receivedBits: pace('received_bytes', 8), sentBits: pace('sent_bytes', 8) }];
     }),
   );

@@ -377,6 +377,19 @@ test('a configuration is opened from a file and saved as one', options, async ()
   site.quiet();
 });
 
+test('a flow of a further hop says which, in the list and on its card', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const flow = [{ name: 'access' }, { name: 'backbone', hop: 2, a_to_b: { delay: { constant: '15ms' } } }];
+  const text = JSON.stringify({ schema: 'weir.impair/1', flow });
+  await page.getByLabel('Open file').setInputFiles({ name: 'lab.toml', mimeType: 'application/toml', buffer: Buffer.from(text) });
+  await page.getByRole('row', { name: /backbone/ }).getByText('hop 2', { exact: true }).waitFor();
+  assert.equal(await page.getByText('hop 1', { exact: true }).count(), 0);
+  await page.getByRole('link', { name: 'backbone', exact: true }).click();
+  await page.getByRole('region', { name: 'Laws of backbone' }).getByText('hop 2', { exact: true }).waitFor();
+  site.quiet();
+});
+
 test('alarms are grouped, acknowledged and cleared', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });

@@ -11,6 +11,9 @@ export interface FlowRow {
   isNew: boolean;
 }
 
+/** The hop that a flow is in, if it is not the first. */
+export const hopOf = ({ flow }: FlowRow): string => (Number(flow['hop'] ?? 1) > 1 ? `hop ${String(flow['hop'])}` : '');
+
 /** Which packets a flow has. */
 export function filterOf({ schema, staged }: Board, row: FlowRow): string {
   if (row.path === '/other') return 'packets that no filter matches';
