@@ -2,6 +2,7 @@
 //!
 //! - [`serve`] runs the server: any number of concurrent clients on one port, TCP and UDP.
 //! - [`run`] runs one test against it and returns the [`weir_model::record::Record`] of what both ends measured.
+//! - [`serve_requests`] and [`RequestClient`] carry requests and answers of another kind over the same control connection.
 //! - [`session`] is the interface for session protocols of other tools.
 //! - [`Stop`] stops either, gracefully first; [`Key`] encrypts the control connection and authenticates both ends.
 //!
@@ -21,6 +22,7 @@ mod local;
 mod log;
 mod reference;
 mod report_timeout;
+mod requests;
 mod server;
 pub mod session;
 mod signals;
@@ -35,6 +37,10 @@ pub use client::{Answer, ClientConfig, Commands, Event, Failure, run};
 pub use error::{TrafficError, file_exit_code};
 pub use key::Key;
 pub use report_timeout::ReportTimeout;
+pub use requests::{
+    InvalidRequest, MAX_REQUEST_CLIENTS, RequestClient, RequestServer, RequestTimeouts, Service,
+    serve_requests,
+};
 pub use server::{FileConfig, Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 pub use weir_flow::Scheduling;
@@ -61,6 +67,17 @@ fn hello(has_key: bool, clock: &Clock) -> Hello {
         features,
         clock: clock_identity(clock),
     }
+}
+
+/// The refusal of a client that supports no version of this server.
+fn other_version(ours: &Hello, client: &Hello) -> String {
+    format!(
+        "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
+        ours.version,
+        channel::clean(&client.version),
+        client.protocol_min,
+        client.protocol_max
+    )
 }
 
 /// Identity of this end's clock. An injected clock belongs to no other process, so it has no identity to share.

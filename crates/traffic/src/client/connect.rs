@@ -14,19 +14,20 @@ use weir_wire::preface::{self, ControlMode};
 use super::ClientConfig;
 use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::hello;
+use crate::key::Key;
 use crate::{Address, TrafficError};
 
-/// A granted session.
-pub(super) struct Connected {
-    pub(super) reader: Reader,
-    pub(super) writer: Writer,
-    pub(super) server: Hello,
-    pub(super) local: Address,
-    pub(super) remote: Address,
+/// A connection after both hellos.
+pub(crate) struct Connected {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) server: Hello,
+    pub(crate) local: Address,
+    pub(crate) remote: Address,
 }
 
 /// The addresses of a host in the wanted family, in the resolver's order.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     host: &str,
     port: u16,
     family: Option<Family>,
@@ -85,7 +86,7 @@ fn tool_at(address: Address) -> Option<&'static str> {
 }
 
 /// A control connection that cannot be used any more.
-pub(super) fn broken(address: Address, during: &'static str, e: &ChannelError) -> TrafficError {
+pub(crate) fn broken(address: Address, during: &'static str, e: &ChannelError) -> TrafficError {
     if e.is_damage() {
         return TrafficError::Damaged { address, during };
     }
@@ -187,18 +188,23 @@ pub(super) async fn connect(
     config: &ClientConfig,
     meter: &Meter,
 ) -> Result<Connected, TrafficError> {
+    let key = config.key.as_ref();
+    let ours = hello(key.is_some(), &config.clock);
     if let Some(path) = config.host.strip_prefix("unix:") {
         let address = Address::unix(path);
         let stream = crate::transport::connect_unix(address)
             .and_then(TcpStream::from_std)
             .map_err(|e| TrafficError::Connect { address, reason: e.to_string() })?;
-        return greet(config, stream, address, meter).await;
+        return greet(stream, address, key, &ours, config.connect_timeout, meter).await;
     }
     let addresses = resolve_elsewhere(&config.host, &config.plan).await?;
     let mut last = None;
     for address in addresses {
         match tcp(config, address).await {
-            Ok(stream) => return greet(config, stream, address.into(), meter).await,
+            Ok(stream) => {
+                let timeout = config.connect_timeout;
+                return greet(stream, address.into(), key, &ours, timeout, meter).await;
+            }
             // Another address of the host may be reachable, or of the family to bind to.
             Err(e @ (TrafficError::Connect { .. } | TrafficError::Input { .. })) => last = Some(e),
             Err(e) => return Err(e),
@@ -222,10 +228,13 @@ fn closed_or(e: &std::io::Error) -> String {
     }
 }
 
-async fn greet(
-    config: &ClientConfig,
+/// Exchanges hellos with the server on a new connection; without an answer, for `timeout` at most.
+pub(crate) async fn greet(
     mut stream: TcpStream,
     address: Address,
+    key: Option<&Key>,
+    ours: &Hello,
+    timeout: Duration,
     meter: &Meter,
 ) -> Result<Connected, TrafficError> {
     use tokio::io::AsyncWriteExt;
@@ -234,14 +243,13 @@ async fn greet(
         Address::Ip(_) => stream.local_addr().map_err(|e| lost(e.to_string()))?.into(),
         Address::Unix(_) => address,
     };
-    let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
+    let mode = if key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
     stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(closed_or(&e)))?;
-    let timeout = config.connect_timeout.max(Duration::from_secs(3));
+    let timeout = timeout.max(Duration::from_secs(3));
     let opening = async {
         let (mut reader, mut writer) =
-            channel::open(stream, config.key.as_ref(), true, HELLO_LIMIT, meter.clone()).await?;
-        let ours = hello(config.key.is_some(), &config.clock);
-        writer.write(&ClientMessage::Hello(ours)).await?;
+            channel::open(stream, key, true, HELLO_LIMIT, meter.clone()).await?;
+        writer.write(&ClientMessage::Hello(ours.clone())).await?;
         let answer = reader.read::<ServerMessage>().await?;
         Ok::<_, ChannelError>((reader, writer, answer))
     };
@@ -251,10 +259,10 @@ async fn greet(
             return Err(TrafficError::Key { address });
         }
         // A server with another key, or without one, closes without a message.
-        Ok(Err(ChannelError::Closed)) if config.key.is_some() => {
+        Ok(Err(ChannelError::Closed)) if key.is_some() => {
             return Err(TrafficError::Key { address });
         }
-        Ok(Err(ChannelError::Io(_))) if config.key.is_some() => {
+        Ok(Err(ChannelError::Io(_))) if key.is_some() => {
             return Err(TrafficError::Key { address });
         }
         Ok(Err(ChannelError::Closed)) => return Err(lost(CLOSED.into())),
@@ -274,9 +282,7 @@ async fn greet(
         }
     };
     match answer {
-        ServerMessage::Hello(server)
-            if hello(false, &config.clock).common_protocol(&server).is_some() =>
-        {
+        ServerMessage::Hello(server) if ours.common_protocol(&server).is_some() => {
             reader.set_limit(CLIENT_LIMIT);
             Ok(Connected { reader, writer, server, local, remote: address })
         }

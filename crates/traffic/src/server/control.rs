@@ -19,8 +19,7 @@ use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
 use weir_wire::control::{
-    ClientMessage, HELLO_LIMIT, MAX_PART, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal,
-    ServerMessage,
+    ClientMessage, HELLO_LIMIT, MAX_PART, Open, Opened, SERVER_LIMIT, SenderTotal, ServerMessage,
 };
 use weir_wire::ethernet::mac_text;
 use weir_wire::frame::FrameError;
@@ -37,7 +36,7 @@ use crate::host::CpuMeter;
 use crate::report_timeout::{TimedOut, Waiting};
 use crate::transport::xdp::{self, ReceiveEnd};
 use crate::transport::{self, AwaitedFrames, LinkEnd, StreamTransport};
-use crate::{Address, START_NS, hello, host};
+use crate::{Address, START_NS, hello, host, other_version};
 
 /// A client that does not read a message within this time counts as lost; reports have their own timeout.
 const WRITE_SECONDS: u64 = 10;
@@ -247,14 +246,7 @@ impl Task<'_> {
         };
         let ours = hello(self.shared.config.key.is_some(), &self.shared.config.clock);
         if ours.common_protocol(&client).is_none() {
-            let text = format!(
-                "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
-                ours.version,
-                channel::clean(&client.version),
-                client.protocol_min,
-                client.protocol_max
-            );
-            self.refuse("version", &text).await;
+            self.refuse("version", &other_version(&ours, &client)).await;
             return None;
         }
         if !self.send(&ServerMessage::Hello(ours)).await {

@@ -468,7 +468,7 @@ async fn connection(
 }
 
 /// Reads exactly the preface and no byte after it. `None`: not Weir's, or closed.
-async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
+pub(crate) async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
     let mut bytes = [0; DATA_LEN];
     let mut have = 0;
     let mut need = CONTROL_LEN;
