@@ -16,12 +16,35 @@ use weir_net::local::connect;
 mod server;
 
 #[cfg(target_os = "linux")]
-pub use server::{ControlSocket, LastContact};
+pub use server::{ControlSocket, LastContact, MAX_REQUEST_BYTES, end};
 
-/// Longest answer read.
-const MAX_ANSWER_BYTES: u64 = 256 << 20;
+/// Maximum length of an answer.
+pub const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// Default timeout of a client.
 const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Names of control sockets in the runtime directory: prefix, id of the emulator, suffix.
+const PREFIX: &str = "impair-";
+const SUFFIX: &str = ".socket";
+
+/// The name of an emulator's control socket in the runtime directory.
+#[must_use]
+pub fn socket_name(id: &str) -> String {
+    format!("{PREFIX}{id}{SUFFIX}")
+}
+
+/// The id of an emulator, from the name of its control socket in the runtime directory.
+#[must_use]
+pub fn socket_id(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|id| is_id(id))
+}
+
+/// Whether this can be the id of an emulator: 1 to 64 letters, digits, `-` and `_`, so that it is no path.
+#[must_use]
+pub fn is_id(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    (1..=64).contains(&text.len()) && text.chars().all(is_part)
+}
 
 /// A connection to the control socket of an emulator.
 #[derive(Debug)]
@@ -66,4 +89,21 @@ impl Connection {
 /// Those of [`Connection::open`] and [`Connection::ask`].
 pub fn ask(path: &Path, request: &Value) -> std::io::Result<Value> {
     Connection::open(path)?.ask(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_socket_holds_an_id_and_no_path() {
+        assert_eq!(socket_id(&socket_name("1234")), Some("1234"));
+        assert!(is_id(&"x".repeat(64)) && is_id("a-B_9"));
+        for bad in ["", ".", "../x", "a/b", "a.b", &"x".repeat(65)] {
+            assert!(!is_id(bad) && socket_id(&socket_name(bad)).is_none(), "{bad}");
+        }
+        for other in ["impair-1.log", "1.socket", "impair-.socket"] {
+            assert_eq!(socket_id(other), None, "{other}");
+        }
+    }
 }

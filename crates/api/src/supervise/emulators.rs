@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use weir_emulator::control::{is_id, socket_id, socket_name};
 use weir_emulator::{Alarm, Report};
 use weir_jobs::{EmulatorJob, Event, Job, Notice, Ready};
 use weir_model::Refusal;
@@ -15,7 +16,7 @@ use weir_model::impairment::{Impairment, OTHER};
 use weir_model::units::Span;
 
 use super::history::{Reports, Written};
-use super::orders::{LabNode, Order, PACKET_TRACES, log_name, packet_trace_name, socket_name};
+use super::orders::{LabNode, Order, PACKET_TRACES, log_name, packet_trace_name};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
@@ -64,8 +65,7 @@ fn runtime() -> Result<PathBuf, Problem> {
 
 /// The control socket of an emulator.
 pub(crate) fn socket(id: &str) -> Result<PathBuf, Problem> {
-    let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if id.is_empty() || id.len() > 64 || !id.chars().all(right) {
+    if !is_id(id) {
         return Err(Problem::missing("emulator", id));
     }
     Ok(runtime()?.join(socket_name(id)))
@@ -146,7 +146,7 @@ fn ids() -> Result<Vec<String>, Problem> {
     let entries = std::fs::read_dir(&directory).map_err(Problem::internal)?;
     let mut out: Vec<String> = entries
         .filter_map(|e| Some(e.ok()?.file_name().to_str()?.to_owned()))
-        .filter_map(|n| Some(n.strip_prefix("impair-")?.strip_suffix(".socket")?.to_owned()))
+        .filter_map(|n| socket_id(&n).map(ToOwned::to_owned))
         .collect();
     out.sort();
     Ok(out)

@@ -10,18 +10,16 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weir_emulator::control::{is_id, socket_name};
 use weir_jobs::Job;
 use weir_lab::Registry;
-use weir_net::namespace::{ChildSetup, Process, process_start_time};
+use weir_net::namespace::ChildSetup;
 
 use super::orders::{
     LabNode, LauncherMessage, MAX_ORDER_BYTES, NumberedOrder, Order, PACKET_TRACES, inside,
-    socket_name, word,
 };
 use crate::app::lock;
 
-/// Signal numbers, the same on every Linux.
-const TERMINATE: i32 = 15;
 /// Time for jobs to end after the server has ended.
 const END: Duration = Duration::from_secs(3);
 
@@ -166,19 +164,13 @@ fn stop(children: &Mutex<HashMap<u32, Child>>, pid: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn signal(pid: u32, began: Option<u64>, signal: i32) -> Result<(), String> {
-    let began = began.ok_or("it has ended")?;
-    let process = Process::open(pid, began).map_err(|e| e.to_string())?.ok_or("it has ended")?;
-    process.signal(signal).map_err(|e| e.to_string())
-}
-
 /// Stops the emulator that listens on a control socket in this user's runtime directory.
 fn end_emulator(directories: &Directories, id: &str) -> Result<(), String> {
-    let path = directories.runtime.join(socket_name(&word(id, 64)?));
-    let stream = UnixStream::connect(&path).map_err(|e| format!("emulator {id}: {e}"))?;
-    let who = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| e.to_string())?;
-    let pid = u32::try_from(who.pid.as_raw_nonzero().get()).map_err(|e| e.to_string())?;
-    signal(pid, process_start_time(pid), TERMINATE)
+    if !is_id(id) {
+        return Err(format!("{id:?} is no id of an emulator"));
+    }
+    let path = directories.runtime.join(socket_name(id));
+    weir_emulator::control::end(&path).map_err(|e| format!("emulator {id}: {e}"))
 }
 
 fn start(

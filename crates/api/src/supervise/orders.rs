@@ -64,12 +64,7 @@ pub(super) enum LauncherMessage {
     Exited { exited: u32, code: Option<i32>, signal: Option<i32> },
 }
 
-/// The name of an emulator's control socket in the runtime directory, as `weir impair` names it.
-pub(crate) fn socket_name(id: &str) -> String {
-    format!("impair-{id}.socket")
-}
-
-/// The name of an emulator's log file there.
+/// The name of an emulator's log file in the runtime directory.
 pub(crate) fn log_name(id: &str) -> String {
     format!("impair-{id}.log")
 }

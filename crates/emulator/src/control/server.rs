@@ -14,6 +14,7 @@ use weir_impair::ImpairError;
 use weir_model::Refusal;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::units::Seed;
+use weir_net::namespace::{Process, process_start_time};
 
 use crate::alarm::AlarmSelection;
 use crate::config::is_timed;
@@ -22,7 +23,9 @@ use crate::remote::{Remote, Watch};
 use crate::wanted::Change;
 
 /// Maximum length of a request: an impairment of many thousand flows.
-const MAX_REQUEST_BYTES: u64 = 16 << 20;
+pub const MAX_REQUEST_BYTES: u64 = 16 << 20;
+/// SIGTERM, as every Unix numbers it.
+const TERMINATE: i32 = 15;
 /// Maximum number of concurrent clients, watching ones excluded.
 const MAX_CLIENTS: usize = 64;
 /// Maximum number of concurrent watching clients: a test watches as long as it runs.
@@ -256,6 +259,20 @@ impl ControlSocket {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Asks the emulator that listens at `path` to end in order (SIGTERM).
+///
+/// # Errors
+/// No emulator listens there, it has just ended, or this user may not signal it.
+pub fn end(path: &Path) -> std::io::Result<()> {
+    let stream = UnixStream::connect(path)?;
+    let listener = rustix::net::sockopt::socket_peercred(&stream)?;
+    let has_ended = || std::io::Error::new(std::io::ErrorKind::NotFound, "it has ended");
+    let pid = u32::try_from(listener.pid.as_raw_nonzero().get()).map_err(|_| has_ended())?;
+    let started = process_start_time(pid).ok_or_else(has_ended)?;
+    let process = Process::open(pid, started).map_err(std::io::Error::other)?;
+    process.ok_or_else(has_ended)?.signal(TERMINATE).map_err(std::io::Error::other)
 }
 
 fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: ConnectionSlot) {
