@@ -7,17 +7,24 @@
 //!
 //! Standard input carries the job, then [`Command`]s, one a line; when it is closed, the job stops and cleans up.
 //! Standard output carries [`Event`]s, one a line. The last one is [`Event::Error`] if the job failed.
+//!
+//! [`EmulatorRequest`] and [`EmulatorAnswer`] are what a client of another host and a server of emulators exchange.
 
 mod child;
 mod command;
+mod control;
 mod event;
 mod job;
 mod lines;
 mod process;
 mod running;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use child::{ChildGuard, Output, captured, collect, collect_last};
 pub use command::Command;
+pub use control::{EmulatorAnswer, EmulatorEnd, EmulatorEntry, EmulatorRequest};
 pub use event::{Event, Listening, Notice, Ready};
 pub use job::{
     CalibrateJob, DemoJob, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob, LabUpJob,
