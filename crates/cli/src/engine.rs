@@ -4,3 +4,8 @@ pub(crate) use weir_traffic::{
     Address, Answer, ClientConfig, Commands, Event, Failure, FileConfig, Key, Limits, Scheduling,
     ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code, run, serve,
 };
+// For the control of emulators.
+#[cfg(target_os = "linux")]
+pub(crate) use weir_traffic::{
+    InvalidRequest, RequestClient, RequestServer, RequestTimeouts, Service, serve_requests,
+};

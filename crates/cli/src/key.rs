@@ -16,7 +16,7 @@ const VARIABLE: &str = "WEIR_KEY";
 /// Maximum length of a key or passphrase file, bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Key")]
 pub(crate) struct KeyArgs {
     /// The shared key, as `weir keygen` prints it. Other users see it in the process list: prefer WEIR_KEY or a file

@@ -87,19 +87,36 @@ fn with_negative_value(words: &[OsString], error: &clap::Error) -> Option<Vec<Os
     Some(joined)
 }
 
-/// `weir impair --socket PATH show` as `weir impair show --socket PATH`, which `weir ctl` accepts too.
+/// `weir impair --socket PATH show` as `weir impair show --socket PATH`, which `weir ctl` accepts too; also with the other
+/// flags that select an emulator.
 fn with_verb_first(words: &[OsString]) -> Option<Vec<OsString>> {
-    let [program, command, flag, rest @ ..] = words else { return None };
-    let (name, value) = match flag.to_str()?.split_once('=') {
-        Some((name, _)) => (name, vec![]),
-        None => (flag.to_str()?, vec![rest.first()?.clone()]),
-    };
-    let is_socket = command == "impair" && ["--socket", "--control-socket"].contains(&name);
-    let [verb, others @ ..] = &rest[value.len()..] else { return None };
+    const FLAGS: [&str; 7] = [
+        "--socket",
+        "--control-socket",
+        "--id",
+        "--on",
+        "--key",
+        "--key-file",
+        "--passphrase-file",
+    ];
+    let [program, command, rest @ ..] = words else { return None };
+    let mut count = 0;
+    while let Some(flag) = rest.get(count) {
+        let (name, is_whole) = flag
+            .to_str()?
+            .split_once('=')
+            .map_or((flag.to_str()?, false), |(name, _)| (name, true));
+        if !FLAGS.contains(&name) {
+            break;
+        }
+        count += if is_whole { 1 } else { 2 };
+    }
+    let (flags, [verb, others @ ..]) = rest.split_at_checked(count)? else { return None };
     let line = command_line();
-    line.find_subcommand("impair")?.find_subcommand(verb).filter(|_| is_socket)?;
-    let front = [program, command, verb, flag].into_iter().cloned();
-    Some(front.chain(value).chain(others.iter().cloned()).collect())
+    let impair = line.find_subcommand("impair").filter(|_| command == "impair" && count > 0)?;
+    impair.find_subcommand(verb)?;
+    let front = [program, command, verb].into_iter();
+    Some(front.chain(flags).chain(others).cloned().collect())
 }
 
 /// A refusal by the parser as data. `arguments` is the command line with the program's name.
@@ -577,6 +594,13 @@ mod tests {
             let socket = verb.get_one::<std::path::PathBuf>("socket");
             assert_eq!(socket.map(|path| path.as_path()), Some("/s".as_ref()), "{line}");
         }
+        // So may the other flags that select an emulator.
+        let line = "weir impair --on=h --key-file k --id 1 show --json";
+        let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+        let matches = read(&arguments, |words| command_line().try_get_matches_from(words));
+        let matches = matches.unwrap_or_else(|e| panic!("{line}: {e}"));
+        let (name, verb) = matches.subcommand().unwrap().1.subcommand().unwrap();
+        assert_eq!((name, verb.get_one::<String>("id").unwrap().as_str()), ("show", "1"));
         assert_eq!(refused("weir impair --socket /s frob").code, "missing-argument");
     }
 

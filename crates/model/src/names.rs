@@ -6,12 +6,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::ModelError;
 
 /// Verbs of `weir impair`, which can't be interface names.
-pub const VERBS: [&str; 13] = [
+pub const VERBS: [&str; 17] = [
     "exec",
+    "serve",
+    "list",
+    "end",
     "set",
     "show",
     "start",
     "stop",
+    "trigger",
     "log",
     "stats",
     "reset",

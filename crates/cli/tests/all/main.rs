@@ -27,6 +27,7 @@ mod impair;
 mod impair_exec;
 mod impair_faults;
 mod impair_local;
+mod impair_network;
 mod impaired;
 mod jobs;
 mod kernel;

@@ -11,6 +11,8 @@ use weir_model::ModelError;
 use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix, Timeline};
 use weir_model::units::{ByteSize, Seed, Span};
 
+use super::on::OnArgs;
+use super::serve::ServerArgs;
 use super::topology::{self, ParallelPath};
 use crate::commands::values;
 use crate::error::CliError;
@@ -140,7 +142,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair serve [OPTIONS]\n       weir impair list|end|set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -292,7 +294,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "LAWS", num_args = 1.., conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
     line: Vec<String>,
     /// Impair this host's own traffic on an interface instead, without a second one: A is this host, B the interface
-    #[arg(long, value_name = "INTERFACE", requires = "to", conflicts_with = "pcap_in")]
+    #[arg(long, value_name = "INTERFACE", requires = "to", conflicts_with_all = ["pcap_in", "on"])]
     pub(crate) local: Option<String>,
     /// With --local: addresses of other hosts (203.0.113.0/24); traffic with them is impaired, all other is untouched
     #[arg(long, value_name = "PREFIX", requires = "local", value_delimiter = ',', action = clap::ArgAction::Append)]
@@ -313,7 +315,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = link)]
     pub(crate) link: LinkMode,
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
     pub(crate) packet_trace: Option<PathBuf>,
     /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: limited only by the disk]
     #[arg(long, value_name = "BYTES", requires = "packet_trace")]
@@ -329,7 +331,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Post the counters of each flow to an OpenTelemetry collector every 10 s and at the end (OTLP/HTTP with JSON)
-    #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with = "pcap_in")]
+    #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with_all = ["pcap_in", "on"])]
     pub(crate) otlp: Option<String>,
     /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME")]
@@ -347,13 +349,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
-    #[arg(long, value_name = "PATH", visible_alias = "socket")]
+    #[arg(long, value_name = "PATH", visible_alias = "socket", conflicts_with = "on")]
     pub(crate) control_socket: Option<PathBuf>,
     /// No control socket: the emulator cannot be controlled while it runs
-    #[arg(long, conflicts_with = "control_socket")]
+    #[arg(long, conflicts_with_all = ["control_socket", "on"])]
     pub(crate) no_control_socket: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit", "on"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Write the impaired capture here (- is stdout, with the report on stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]
@@ -361,6 +363,11 @@ pub(crate) struct RunArgs {
     /// In a capture: frames from this address enter at A, all others at B
     #[arg(long, value_name = "MAC", requires = "pcap_in", conflicts_with_all = ["a", "b"], value_parser = mac)]
     pub(crate) a_mac: Option<[u8; 6]>,
+    /// With --on: leave the emulator running there; `weir impair end` ends it
+    #[arg(long, requires = "on")]
+    pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
 }
 
 impl RunArgs {
@@ -436,11 +443,16 @@ fn of_line(line: &str) -> Result<Laws, CliError> {
 }
 
 /// Selects a running emulator.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SocketArgs {
     /// Control socket of the emulator [default: that of the only one running]
-    #[arg(long, value_name = "PATH", visible_alias = "control-socket")]
+    #[arg(long, value_name = "PATH", visible_alias = "control-socket", conflicts_with_all = ["id", "on"])]
     pub(crate) socket: Option<PathBuf>,
+    /// Its id in `weir impair list`
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
 }
 
 /// Selects alarms of a running emulator.
@@ -498,6 +510,19 @@ pub(crate) struct ThresholdArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// List the running emulators: id, interfaces
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        on: OnArgs,
+    },
+    /// End an emulator: queued packets leave, the interfaces are restored
+    End {
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
     /// Replace the laws; queued packets are not lost
     Set {
         #[command(flatten)]
@@ -593,6 +618,8 @@ pub(crate) enum Verb {
     },
     /// Run a command behind the emulator, with access to this host's services and to other hosts
     Exec(ExecArgs),
+    /// Let clients of other hosts start, control and end emulators here
+    Serve(ServerArgs),
 }
 
 #[derive(Debug, Args)]

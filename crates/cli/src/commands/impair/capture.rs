@@ -88,13 +88,13 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         let text =
             serde_json::to_string_pretty(&report).map_err(|e| CliError::Internal(e.to_string()))?;
         print(&format!("{text}\n"))?;
-        return outcome(error, true, 0);
+        return outcome(error.map(CliError::from), true, 0);
     }
     let mut out = format!("{} → {}, seed {}\n", names.0, names.1, report.impairment.config.seed);
     out += &text::laws(&report.impairment.config);
     out += &text::table(&report, &style());
     print(&out)?;
-    outcome(error, false, 0)
+    outcome(error.map(CliError::from), false, 0)
 }
 
 /// A file that is unchanged until something is written: an input that is not a capture does not destroy an earlier result.

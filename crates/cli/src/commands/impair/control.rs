@@ -3,12 +3,14 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use weir_emulator::control::ask;
+use weir_emulator::control::{Connection, ask, end, is_id, socket_id, socket_name};
 use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, FlowTrigger, Report};
-use weir_model::counted;
+use weir_jobs::{EmulatorAnswer, EmulatorEntry, EmulatorRequest};
 use weir_model::impairment::Impairment;
+use weir_model::{Refusal, counted};
 use weir_net::namespace::process_start_time;
 
 use super::args::{AlarmArgs, LawArgs, SocketArgs, Verb};
@@ -17,9 +19,10 @@ use crate::error::CliError;
 use crate::output::print;
 use crate::terminal::style;
 
-/// Names of control sockets in the runtime directory: prefix, process id, suffix.
-pub(super) const PREFIX: &str = "impair-";
-pub(super) const SUFFIX: &str = ".socket";
+/// Timeout of each emulator that is listed: any of them may be a stopped process.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for an emulator to end: queued packets leave within 2 s.
+const END: Duration = Duration::from_secs(10);
 
 /// Sends the request of a verb and prints the answer.
 pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
@@ -99,8 +102,39 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
                  more than {late_packets} packets late in 0.5 s\n"
             ))
         }
-        // The caller has handled it.
-        Verb::Exec(_) => Err(CliError::Internal("exec is no control verb".into())),
+        Verb::List { json, on } => {
+            let emulators = match on.connect()? {
+                None => entries(&weir_lab::runtime_directory()?)?,
+                Some(mut server) => match server.ask(&EmulatorRequest::List {})? {
+                    EmulatorAnswer::Emulators(emulators) => emulators,
+                    _ => return Err(server.unexpected()),
+                },
+            };
+            if *json {
+                return print(&format!("{:#}\n", json!({ "emulators": emulators })));
+            }
+            print(&emulators.iter().map(line_of).collect::<String>())
+        }
+        Verb::End { socket } => {
+            let id = socket.id.clone();
+            let name = match socket.on.connect()? {
+                None => {
+                    let path = local_socket(socket)?;
+                    end_at(&path)?;
+                    path.display().to_string()
+                }
+                Some(mut server) => match server.ask(&EmulatorRequest::End { id })? {
+                    EmulatorAnswer::Ended(end) => match end.error {
+                        None => server.name(),
+                        Some(error) => return Err(CliError::Refused(Box::new(error))),
+                    },
+                    _ => return Err(server.unexpected()),
+                },
+            };
+            print(&format!("{name}: the emulator has ended\n"))
+        }
+        // The caller has handled them.
+        Verb::Exec(_) | Verb::Serve(_) => Err(CliError::Internal("no control verb".into())),
     }
 }
 
@@ -252,31 +286,122 @@ fn show(answer: &Value) -> Result<i32, CliError> {
     print(&out)
 }
 
-fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
+pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
     T::deserialize(value)
         .map_err(|e| CliError::Internal(format!("the emulator's answer is invalid: {e}")))
 }
 
 /// Sends a request to the selected emulator; its refusal is an error.
-fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
-    let path = match &socket.socket {
-        Some(path) => path.clone(),
-        None => the_only_one()?,
-    };
-    let refused =
-        |reason: String, exit_code| CliError::Control { path: path.clone(), reason, exit_code };
-    let answer = ask(&path, request).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            refused(format!("no emulator listens there ({e})"), 3)
+fn talk(target: &SocketArgs, request: &Value) -> Result<Value, CliError> {
+    let (answer, path) = match target.on.connect()? {
+        Some(mut server) => (server.forward(target.id.as_deref(), request)?, Err(server.name())),
+        None => {
+            let path = local_socket(target)?;
+            (ask_at(&path, request)?, Ok(path))
         }
-        std::io::ErrorKind::PermissionDenied => refused(e.to_string(), 4),
-        _ => refused(format!("no answer ({e})"), 3),
-    })?;
+    };
     if answer["ok"] == Value::Bool(true) {
         return Ok(answer);
     }
-    let reason = answer["error"].as_str().unwrap_or("refused without a reason").into();
-    Err(refused(reason, exit_code(answer["kind"].as_str())))
+    let reason = answer["error"].as_str().unwrap_or("refused without a reason");
+    let exit_code = exit_code(answer["kind"].as_str());
+    Err(match path {
+        Ok(path) => CliError::Control { path, reason: reason.into(), exit_code },
+        // As the code of the other.
+        Err(host) => CliError::Refused(Box::new(Refusal::new(
+            "control-socket",
+            format!("{host}: {reason}"),
+            exit_code,
+        ))),
+    })
+}
+
+/// Sends a request to the emulator that listens at `path`; returns its answer, which may be a refusal.
+pub(super) fn ask_at(path: &Path, request: &Value) -> Result<Value, CliError> {
+    ask(path, request).map_err(|error| no_answer(path, &error))
+}
+
+/// The error of a control socket that does not answer.
+fn no_answer(path: &Path, error: &std::io::Error) -> CliError {
+    let (reason, exit_code) = match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            (format!("no emulator listens there ({error})"), 3)
+        }
+        std::io::ErrorKind::PermissionDenied => (error.to_string(), 4),
+        _ => (format!("no answer ({error})"), 3),
+    };
+    CliError::Control { path: path.into(), reason, exit_code }
+}
+
+/// Ends the emulator that listens at `path`, and waits until it has removed its control socket.
+pub(super) fn end_at(path: &Path) -> Result<(), CliError> {
+    end(path).map_err(|error| no_answer(path, &error))?;
+    let until = Instant::now() + END;
+    while path.exists() {
+        if Instant::now() > until {
+            let reason = format!("the emulator has not ended within {} s", END.as_secs());
+            return Err(CliError::Control { path: path.into(), reason, exit_code: 3 });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The emulators in a runtime directory that answer.
+pub(super) fn entries(directory: &Path) -> Result<Vec<EmulatorEntry>, CliError> {
+    let entry = |path: PathBuf| {
+        let id = socket_id(path.file_name()?.to_str()?)?.to_owned();
+        let mut connection = Connection::open(&path).ok()?;
+        connection.set_timeout(LIST_TIMEOUT).ok()?;
+        let shown = connection.ask(&json!({ "verb": "show" })).ok()?;
+        let interfaces = serde_json::from_value(shown["interfaces"].clone()).ok()?;
+        Some(EmulatorEntry { id, interfaces, lab: shown["lab"].as_str().map(Into::into) })
+    };
+    Ok(running(directory)?.into_iter().filter_map(entry).collect())
+}
+
+/// An emulator in a list.
+fn line_of(entry: &EmulatorEntry) -> String {
+    let EmulatorEntry { id, interfaces: [a, b], lab } = entry;
+    let place = lab.as_ref().map(|lab| format!(", in lab {lab}")).unwrap_or_default();
+    let line = format!("{id}: {a} ⇄ {b}{place}");
+    format!("{}\n", weir_report::clean(&line))
+}
+
+/// The control socket of an emulator of this host that flags select.
+fn local_socket(target: &SocketArgs) -> Result<PathBuf, CliError> {
+    match &target.socket {
+        Some(path) => Ok(path.clone()),
+        None => socket_of(&weir_lab::runtime_directory()?, target.id.as_deref()),
+    }
+}
+
+/// The control socket of an emulator in a runtime directory, by its id; without one, that of the only emulator.
+pub(super) fn socket_of(directory: &Path, id: Option<&str>) -> Result<PathBuf, CliError> {
+    if let Some(id) = id {
+        let path = directory.join(socket_name(id));
+        return if is_id(id) && path.exists() {
+            Ok(path)
+        } else {
+            Err(CliError::flag("--id", id, "an id that `weir impair list` prints"))
+        };
+    }
+    let mut alive = running(directory)?;
+    match alive.len() {
+        1 => Ok(alive.remove(0)),
+        0 => Err(CliError::Control {
+            path: directory.into(),
+            reason: "no emulator of this user listens there (weir impair A B starts one; one with a --control-socket of its own is \
+                     named by --socket)"
+                .into(),
+            exit_code: 3,
+        }),
+        _ => {
+            let names = alive.iter().filter_map(|path| socket_id(path.file_name()?.to_str()?));
+            let names: Vec<&str> = names.collect();
+            Err(CliError::flag("--id", "nothing, while several emulators run", &names.join(", ")))
+        }
+    }
 }
 
 /// The exit code for a kind of refusal.
@@ -290,31 +415,9 @@ fn exit_code(kind: Option<&str>) -> i32 {
     }
 }
 
-/// The control socket of this user's only running emulator.
-fn the_only_one() -> Result<PathBuf, CliError> {
-    let directory = weir_lab::runtime_directory()?;
-    let mut alive = running(&directory)?;
-    match alive.len() {
-        1 => Ok(alive.remove(0)),
-        0 => Err(CliError::Control {
-            path: directory,
-            reason: "no emulator of this user listens there (weir impair A B starts one; one with a --control-socket of its own is \
-                     named by --socket)"
-                .into(),
-            exit_code: 3,
-        }),
-        _ => {
-            let names: Vec<String> = alive.iter().map(|path| path.display().to_string()).collect();
-            let given = "nothing, while several emulators run";
-            Err(CliError::flag("--socket", given, &names.join(", ")))
-        }
-    }
-}
-
 /// Whether the process in a socket's name is running.
 fn is_alive(name: &str) -> bool {
-    let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
-    pid.and_then(|pid| process_start_time(pid.parse().ok()?)).is_some()
+    socket_id(name).and_then(|pid| process_start_time(pid.parse().ok()?)).is_some()
 }
 
 /// Control sockets with a listener; sockets left behind by emulators that were killed are removed.
@@ -323,7 +426,7 @@ pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
         let path = entry.map_err(CliError::io("read", directory))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.starts_with(PREFIX) || !name.ends_with(SUFFIX) {
+        if socket_id(name).is_none() {
             continue;
         }
         match UnixStream::connect(&path) {
@@ -418,7 +521,7 @@ mod tests {
             BufReader::new(&stream).read_line(&mut String::new()).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        (dir, SocketArgs { socket: Some(path) })
+        (dir, SocketArgs { socket: Some(path), ..SocketArgs::default() })
     }
 
     #[test]

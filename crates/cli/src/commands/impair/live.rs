@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use weir_emulator::control::{ControlSocket, LastContact};
+use weir_emulator::control::{ControlSocket, LastContact, socket_name};
 use weir_emulator::{
     Alarm, Emulator, EmulatorConfig, LinkMode, Local, PacketTraceFiles, Remote, Scheduling,
 };
@@ -63,6 +63,9 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         .map(|interface| Local { interface: interface.clone(), prefixes: args.to.clone() });
     args.laws.print_translation();
     let form = if args.json { Form::Json } else { Form::Text };
+    if let Some(server) = args.on.connect()? {
+        return super::on::run(server, job, form, args.detach);
+    }
     emulate(job, form, Around { otlp: args.otlp.as_deref(), local }).map_err(with_flag)
 }
 
@@ -220,7 +223,11 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
         otlp.set(figures::series(&ending.report));
         exporter::finish_otlp_service(otlp, &stop);
     }
-    super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::service_exit_code))
+    super::outcome(
+        ending.error.map(CliError::from),
+        form == Form::Json,
+        why.map_or(0, StopReason::service_exit_code),
+    )
 }
 
 /// Creates the files of a packet trace that a server requested, with the owner of the stored runs.
@@ -384,8 +391,7 @@ fn listen(job: &EmulatorJob, remote: &Remote) -> Result<Result<ControlSocket, St
 }
 
 fn default_path() -> Result<PathBuf, weir_lab::Error> {
-    let name =
-        format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
+    let name = socket_name(&std::process::id().to_string());
     let directory = weir_lab::runtime_directory()?;
     // This also removes the sockets of emulators that were killed.
     let _ = super::control::running(&directory);

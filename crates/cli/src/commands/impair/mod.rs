@@ -10,8 +10,10 @@ mod exec;
 mod figures;
 pub(crate) mod files;
 mod live;
+mod on;
 mod outward;
 mod relay;
+mod serve;
 pub(crate) mod spawn;
 mod text;
 mod topology;
@@ -29,6 +31,7 @@ use crate::job::report_error;
 pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
     match args.verb {
         Some(Verb::Exec(exec)) => exec::run(&exec),
+        Some(Verb::Serve(server)) => serve::run(&server),
         Some(verb) => control::run(&verb),
         None if args.run.pcap_in.is_some() => capture::run(&args.run),
         None => live::run(&args.run),
@@ -42,8 +45,8 @@ pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
 
 /// The outcome after the report was printed: `code`, or the error. With `--json` the report is the only object on stdout;
 /// it holds the error as `end_reason`, and stderr gets the error with its sources.
-fn outcome(error: Option<Error>, json: bool, code: i32) -> Result<i32, CliError> {
-    match error.map(CliError::from) {
+fn outcome(error: Option<CliError>, json: bool, code: i32) -> Result<i32, CliError> {
+    match error {
         None => Ok(code),
         Some(error) if json => {
             report_error(&error);

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use weir_emulator::Report;
-use weir_jobs::{EmulatorJob, Event, Notice, Process as JobProcess, Ready};
+use weir_jobs::{EmulatorEnd, EmulatorJob, Event, Notice, Process as JobProcess, Ready};
 use weir_model::Refusal;
 use weir_model::impairment::Impairment;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
@@ -77,23 +77,58 @@ pub(super) fn send_signal(child: &Child, signal: i32) -> bool {
 }
 
 impl Last {
-    fn take(&mut self, event: Event) {
+    /// Stores an event, or returns the warning that it is.
+    fn take(&mut self, event: Event) -> Option<Notice> {
         match event {
-            Event::Warning(Notice { ref message, .. }) => report(&event, message),
+            Event::Warning(notice) => return Some(notice),
             Event::Result(report) => self.report = weir_model::document::read(&report).ok(),
             Event::Error(error) => self.error = Some(error),
             _ => {}
         }
+        None
     }
 }
 
+/// Prints a warning of an emulator.
+fn print_warning(warning: Notice) {
+    let text = warning.message.clone();
+    report(&Event::Warning(warning), &text);
+}
+
 impl Spawned {
+    /// Its warnings since the last call.
+    pub(super) fn warnings(&mut self) -> Vec<Notice> {
+        let mut warnings = vec![];
+        while let Ok(event) = self.process.next_within(Duration::ZERO) {
+            warnings.extend(self.last.take(event));
+        }
+        warnings
+    }
+
+    /// Whether the emulator has ended by itself.
+    pub(super) fn is_over(&self) -> bool {
+        self.process.has_ended()
+    }
+
     /// Whether the emulator has ended by itself. Prints its pending alarms.
     pub(crate) fn has_ended(&mut self) -> bool {
-        while let Ok(event) = self.process.next_within(Duration::ZERO) {
-            self.last.take(event);
-        }
-        self.process.has_ended()
+        self.warnings().into_iter().for_each(print_warning);
+        self.is_over()
+    }
+
+    /// Stops the emulator; kills it if it does not end within [`END`]. Its last warnings are discarded.
+    pub(super) fn end(self) -> EmulatorEnd {
+        let Spawned { process, mut last, .. } = self;
+        let (events, code) = process.finish();
+        events.into_iter().for_each(|event| drop(last.take(event)));
+        let error = last.error.or_else(|| match code {
+            Some(0 | 130 | 143) => None,
+            Some(code) => {
+                Some(Refusal::new("ended", format!("it ended with exit code {code}"), code))
+            }
+            None => Some(Refusal::new("ended", "it was killed", 70)),
+        });
+        EmulatorEnd { report: last.report.and_then(|r| serde_json::to_value(r).ok()), error }
     }
 
     /// Leaves a detached emulator running; returns the lines printed at its start.
@@ -106,7 +141,7 @@ impl Spawned {
     pub(crate) fn finish(mut self) -> Ended {
         let early = self.has_ended();
         let (events, code) = self.process.finish();
-        events.into_iter().for_each(|event| self.last.take(event));
+        events.into_iter().filter_map(|event| self.last.take(event)).for_each(print_warning);
         let Last { report, error } = self.last;
         let failure = match code {
             // Ended as requested.
