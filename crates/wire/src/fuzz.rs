@@ -1,6 +1,7 @@
 //! Fuzz bodies, one per parser of outside bytes: functions that take any bytes and check invariants. A
 //! fuzzer calls them, and so does the replay of seeded mutations in this crate's tests.
 
+use crate::bpf::{Instruction, Program};
 use crate::control::{self, ClientMessage, ClockState, ServerMessage};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
 use crate::echo::Echo;
@@ -15,6 +16,25 @@ use weir_model::plan::HeaderFormat;
 
 /// The key of the corpora.
 const KEY: [u8; 16] = *b"weir fuzz corpus";
+
+/// A number of instructions, then these in eight bytes each, then a frame: they are refused, or run to an end on any frame.
+pub fn fuzz_bpf(data: &[u8]) {
+    let Some((&count, rest)) = data.split_first() else { return };
+    let (instructions, frame) = rest.split_at(rest.len().min(usize::from(count) * 8));
+    let instruction = |bytes: &[u8; 8]| {
+        let [c0, c1, jt, jf, k @ ..] = *bytes;
+        Instruction { code: u16::from_le_bytes([c0, c1]), jt, jf, k: u32::from_le_bytes(k) }
+    };
+    let instructions: Vec<_> = instructions.as_chunks().0.iter().map(instruction).collect();
+    if let Ok(program) = Program::new(&instructions) {
+        let returned = program.run(frame);
+        // The first instruction decides alone if it is a return.
+        if instructions[0].code == 6 {
+            assert_eq!(returned, instructions[0].k);
+        }
+        assert_eq!(program.run(&[]), program.clone().run(&[]));
+    }
+}
 
 /// Data headers of every format: decoding, encoding and decoding again has the same result; with a tag the
 /// bytes are the same too.
@@ -299,6 +319,51 @@ mod tests {
 
     fn replay(samples: &[Vec<u8>], body: impl Fn(&[u8])) {
         weir_laws::mutation::replay(samples, 4000, body);
+    }
+
+    #[test]
+    fn bpf() {
+        let frame = [0x45; 60];
+        for program in [
+            // IPv4, the length of its header, and a port behind that, without later fragments.
+            &[
+                (0x28, 0, 0, 12),
+                (0x15, 0, 6, 0x4545),
+                (0x28, 0, 0, 20),
+                (0x45, 4, 0, 0x1fff),
+                (0xb1, 0, 0, 14),
+                (0x48, 0, 0, 16),
+                (0x15, 0, 1, 80),
+                (0x06, 0, 0, 9),
+                (0x06, 0, 0, 0),
+            ][..],
+            // Each other kind of instruction.
+            &[
+                (0x80, 0, 0, 0),
+                (0x02, 0, 0, 3),
+                (0x81, 0, 0, 0),
+                (0x3c, 0, 0, 0),
+                (0x9c, 0, 0, 0),
+                (0x03, 0, 0, 4),
+                (0x61, 0, 0, 3),
+                (0x60, 0, 0, 4),
+                (0x6c, 0, 0, 0),
+                (0x84, 0, 0, 0),
+                (0x05, 0, 0, 1),
+                (0x87, 0, 0, 0),
+                (0x07, 0, 0, 0),
+                (0x16, 0, 0, 0),
+            ],
+        ] {
+            let mut data = vec![program.len() as u8];
+            for (code, jt, jf, k) in program {
+                data.extend(u16::to_le_bytes(*code));
+                data.extend([*jt, *jf]);
+                data.extend(u32::to_le_bytes(*k));
+            }
+            data.extend(frame);
+            replay(&[data], fuzz_bpf);
+        }
     }
 
     #[test]

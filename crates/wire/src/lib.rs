@@ -31,6 +31,7 @@
 //! # Ok::<(), weir_wire::header::DecodeError>(())
 //! ```
 
+pub mod bpf;
 pub mod checksum;
 pub mod control;
 pub mod crc32;
