@@ -4,12 +4,14 @@ mod bytes;
 mod condition;
 mod link;
 mod network;
+mod pcap;
 mod share;
 
 pub use bytes::BytesAt;
 pub use condition::Condition;
 pub use link::{MacAddresses, MacPrefix};
 pub use network::{EcnCodePoints, Fragments, IcmpTypes, Icmpv6Types, TcpFlags};
+pub use pcap::{BpfInstruction, MAX_PCAP_EXPRESSIONS, PcapExpression};
 pub use share::Share;
 
 use schemars::JsonSchema;
@@ -110,6 +112,11 @@ pub struct Filter {
     /// UDP-Lite, SCTP (the common one) or ICMP; of other protocols it is all of `l4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Condition<BytesAt>>,
+    /// Expression of pcap-filter(7) on the frame, compiled by libpcap: `tcp port 80 and not host 10.0.0.1`. It is tried
+    /// unchanged in both directions. Negation is part of the expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "pcap expression", extend("x-group" = "what"))]
+    pub pcap: Option<PcapExpression>,
     /// Share of the connections: `30%`, or a part such as `30%-100%`. A connection is identified by its addresses, ports and protocol, and is
     /// in the same share in both directions. Only IP packets match.
     #[serde(skip_serializing_if = "Option::is_none")]

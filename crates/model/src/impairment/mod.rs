@@ -402,6 +402,7 @@ impl Impairment {
         laws::check_tables("flow", self.tables())?;
         let groups = self.check_filter_groups()?;
         self.check_match_conditions()?;
+        self.check_pcap_expressions()?;
         let mut names = HashSet::new();
         let mut filters = 0;
         for (i, flow) in self.flows.iter().enumerate() {

@@ -151,13 +151,13 @@ impl Laws {
         let mut words = Words::new("impairment", given, &TERMS, &list, arguments);
         let name = words.next()?;
         words.set_form(form(name));
-        if let Some(accepted) = instead_of_netem(&list).filter(|_| arguments.is_none()) {
-            return Err(words.refused(accepted));
-        }
         // Its conditions may have parentheses of their own.
         if name == trigger::TERM {
             let is_again = self.trigger.replace(Trigger::read(given)?).is_some();
             return if is_again { twice(name) } else { Ok(()) };
+        }
+        if let Some(accepted) = instead_of_netem(&list).filter(|_| arguments.is_none()) {
+            return Err(words.refused(accepted));
         }
         let again = match name {
             "order" => {

@@ -4266,6 +4266,12 @@ export interface components {
              * @description Share of the packets, in turns: with `30%`, 3 of 10 consecutive packets.
              */
             packet_share?: components["schemas"]["ShareCondition"] | null;
+            /**
+             * pcap expression
+             * @description Expression of pcap-filter(7) on the frame, compiled by libpcap: `tcp port 80 and not host 10.0.0.1`. It is tried
+             *     unchanged in both directions. Negation is part of the expression.
+             */
+            pcap?: components["schemas"]["PcapExpression"] | null;
             /** @description IP protocol. */
             protocol?: components["schemas"]["ProtocolCondition"] | null;
             /** @description Source address. */
@@ -6166,6 +6172,13 @@ export interface components {
          * @enum {string}
          */
         PatternEnd: "repeat" | "stop";
+        /**
+         * @description an expression of pcap-filter(7) such as tcp port 80 and not host 10.0.0.1: at most 1024 printable ASCII characters, no commas, balanced parentheses
+         * @example tcp port 80 and not host 10.0.0.1
+         * @example icmp or udp portrange 5000-5010
+         * @example ip[8] < 5
+         */
+        PcapExpression: string;
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50

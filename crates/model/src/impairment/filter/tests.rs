@@ -151,7 +151,104 @@ fn the_reverse_direction_swaps_mac_addresses() {
     assert_eq!(back.tcp_flags, filter.tcp_flags);
 }
 
+#[test]
+fn an_expression_keeps_its_own_not() {
+    let filter = read("pcap = \"not  tcp port 80\\nand (ip[2:2]+-20 > 5)\"").unwrap();
+    let expression = filter.pcap.unwrap();
+    assert_eq!(expression.text(), "not tcp port 80 and (ip[2:2]+ -20 > 5)");
+    for bad in ["", " ", "ip)", "(ip", ")ip(", "host a, host b", "host ä", "ip\u{0}"] {
+        let error = bad.parse::<PcapExpression>().unwrap_err();
+        assert!(matches!(error, ModelError::Value { what: "pcap", .. }), "{bad:?}");
+    }
+    assert!("ip or ".repeat(170).parse::<PcapExpression>().is_ok());
+    assert!("ip or ".repeat(171).parse::<PcapExpression>().is_err());
+    let Err(ModelError::Document(error)) = read("pcap = '(ip'") else { panic!() };
+    assert_eq!((error.field.as_str(), error.given.as_str()), ("flow[0].filter.pcap", "(ip"));
+    let Err(ModelError::Document(error)) = read("pcap = 7") else { panic!() };
+    assert_eq!(error.field, "flow[0].filter.pcap");
+}
+
+#[test]
+fn expressions_are_equal_by_their_text_and_keep_their_program() {
+    let [compiled, other] = ["ip", "ip"].map(|text| text.parse::<PcapExpression>().unwrap());
+    let program = BpfInstruction { code: 6, jt: 0, jf: 0, k: 1 };
+    compiled.set_program(vec![program]);
+    compiled.set_program(vec![]);
+    assert_eq!(compiled.clone().program(), Some(&[program][..]));
+    assert_eq!(compiled, other);
+    assert_eq!(other.program(), None);
+}
+
+#[test]
+fn the_number_of_expressions_is_limited() {
+    let with = |n: usize| {
+        let flows = (0..n).map(|i| format!("[[flow]]\nname = '{i}'\nfilter = {{ pcap = 'ip' }}\n"));
+        Impairment::parse(&format!("schema = 'weir.impair/1'\n{}", flows.collect::<String>()))
+    };
+    assert!(with(MAX_PCAP_EXPRESSIONS).is_ok());
+    assert!(with(MAX_PCAP_EXPRESSIONS + 1).is_err());
+}
+
+#[test]
+fn all_expressions_are_found_by_their_paths() {
+    let text = "schema = 'weir.impair/1'
+        [[filter_group]]
+        name = 'g'
+        filters = [{ vlan = 1 }, { pcap = 'g1' }]
+        [[flow]]
+        name = 'other filters'
+        filter_groups = ['g']
+        filter = { vlan = 2 }
+        a_to_b = 'loss 1%, trigger match(vlan=1)'
+        [[flow]]
+        name = 'f'
+        filter = { pcap = 'f' }
+        filter_a = { pcap = 'fa' }
+        filter_b = { pcap = 'fb' }
+        a_to_b = 'trigger match(pcap=s1, vlan=4) stop match(pcap=(s2) and ((ip[0]=5)))'
+        b_to_a = 'trigger stop match(pcap=s3)'
+        [other]
+        both = 'trigger match(pcap=o)'
+        [timeline]
+        change = [{ at = '1s', b_to_a = 'trigger match(pcap=t)' }]";
+    let read = Impairment::parse(text).unwrap();
+    let found = read.pcap_expressions();
+    let found: Vec<_> = found.iter().map(|(at, one)| (at.as_str(), one.text())).collect();
+    assert_eq!(
+        found,
+        [
+            ("filter_group[0].filters[1].pcap", "g1"),
+            ("flow[1].filter.pcap", "f"),
+            ("flow[1].filter_a.pcap", "fa"),
+            ("flow[1].filter_b.pcap", "fb"),
+            ("flow[1].a_to_b.trigger.start.pcap", "s1"),
+            ("flow[1].a_to_b.trigger.stop.pcap", "(s2) and ((ip[0]=5))"),
+            ("flow[1].b_to_a.trigger.stop.pcap", "s3"),
+            ("other.a_to_b.trigger.start.pcap", "o"),
+            ("other.b_to_a.trigger.start.pcap", "o"),
+            ("timeline.change[0].b_to_a.trigger.start.pcap", "t"),
+        ]
+    );
+    let back = read.filters(crate::plan::Direction::Reverse, 1);
+    let texts: Vec<_> = back.iter().filter_map(|(_, f)| f.pcap.as_ref()?.text().into()).collect();
+    assert_eq!(texts, ["g1", "fb"]);
+}
+
 proptest! {
+    #[test]
+    fn an_expression_in_a_line_prints_back(text in "[a-z0-9 ()+=&|!:<>\\[\\]-]{1,40}") {
+        if let Ok(expression) = text.parse::<PcapExpression>() {
+            let again: PcapExpression = expression.text().parse().unwrap();
+            prop_assert_eq!(again.text(), expression.text());
+            let filter = Filter { pcap: Some(expression), ..Filter::default() };
+            let start = Some(crate::impairment::TriggerCondition::Match(Box::new(filter)));
+            let trigger = Some(crate::impairment::Trigger { start, ..Default::default() });
+            let laws = crate::impairment::Laws { trigger, ..Default::default() };
+            let line = laws.to_string();
+            prop_assert_eq!(line.parse::<crate::impairment::Laws>(), Ok(laws));
+        }
+    }
+
     #[test]
     fn any_text_is_refused_or_prints_back(
         text in "(not |!)?([a-z]{0,4}[0-9a-f:,/ -]{0,24}|(syn|ack|fin|ce|ect0|redirect)[,/](syn,ack|ect1|[0-9]-9)|[0-9a-f]{1,8} at (l[2-4]|payload)([+][0-9]{1,6})?|([0-9a-f]{2}:){5}[0-9a-f]{2}/([0-9]{1,2}|([0-9a-f]{2}:){5}[0-9a-f]{2}))",
