@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_laws::{Direction, flow_hash};
+use weir_model::ModelError;
 use weir_model::impairment::{Filter, ImpairFlow, Impairment, Laws, MAX_IMPAIR_FLOWS, OTHER};
 use weir_model::plan::Direction as Side;
+use weir_wire::bpf::Program;
 
 use crate::classify::Classifier;
 use crate::engine::side;
@@ -62,14 +64,14 @@ impl Prepared {
     /// outside of the packet path.
     ///
     /// # Errors
-    /// [`ImpairError`]: the configuration is invalid, two of its flow names have the same hash, or its
-    /// tables would be too large.
+    /// [`ImpairError`]: the configuration is invalid or has a pcap expression that was not compiled, two of its flow names
+    /// have the same hash, or its tables would be too large.
     pub fn new(
         config: &Arc<Impairment>,
         direction: Direction,
         hops: u8,
     ) -> Result<Self, ImpairError> {
-        config.check()?;
+        check(config)?;
         let hops = 1..=hops.max(config.hops());
         let hops = hops.map(|hop| PreparedHop::new(config.clone(), direction, hop));
         Ok(Self { hops: hops.collect::<Result<_, _>>()? })
@@ -137,6 +139,20 @@ impl PreparedHop {
             conditions,
         })
     }
+}
+
+/// Checks a configuration, and that its pcap expressions have valid programs.
+pub(crate) fn check(config: &Impairment) -> Result<(), ModelError> {
+    config.check()?;
+    for (field, expression) in config.pcap_expressions() {
+        let accepted = match expression.program().map(Program::new) {
+            None => "an expression that was compiled before the engine is made".to_owned(),
+            Some(Err(error)) => format!("an expression with a program that can be run: {error}"),
+            Some(Ok(_)) => continue,
+        };
+        return Err(ModelError::Field { field, given: expression.text().into(), accepted });
+    }
+    Ok(())
 }
 
 fn collision(first: &str, second: &str, hash: u32) -> ImpairError {

@@ -41,6 +41,7 @@ pub fn predict(
     let mut alone = impairment.clone();
     alone.aggregates = vec![];
     alone.flows = vec![];
+    alone.filter_groups = vec![];
     if flow != OTHER {
         if impairment.aggregates.iter().any(|a| a.flows.iter().any(|f| f == flow)) {
             return Err(refuse("shares a link", "a flow that is in no aggregate"));
@@ -106,6 +107,26 @@ mod tests {
         assert_eq!(lost("voice", Direction::Reverse), Vec::<u64>::new());
         let error = predict(&impairment, "video", Direction::Forward, every_ms(1)).unwrap_err();
         assert!(matches!(&error, SimError::Predict { flow, .. } if flow == "video"), "{error:?}");
+    }
+
+    #[test]
+    fn filters_need_not_be_compiled() {
+        let text = r#"
+            schema = "weir.impair/1"
+            [[filter_group]]
+            name = "g"
+            filters = [{ pcap = "tcp" }]
+            [[flow]]
+            name = "f"
+            filter = { pcap = "udp" }
+            filter_groups = ["g"]
+            both = "loss every 2"
+        "#;
+        let impairment = Impairment::parse(text).unwrap();
+        for (flow, lost) in [("f", 5), (OTHER, 0)] {
+            let all = predict(&impairment, flow, Direction::Forward, every_ms(10)).unwrap();
+            assert_eq!(all.iter().filter(|f| f.verdict == Verdict::Lost).count(), lost, "{flow}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_model::impairment::{BytesAt, Condition, Filter, MacAddresses, MacPrefix, Region};
+use weir_wire::bpf::Program;
 use weir_wire::packet::{Ethernet, ethertype, protocol};
 
 use super::property::{COMMON_FIELDS, FIELDS, Property};
@@ -115,6 +116,8 @@ fn packet_position(number: u32) -> u32 {
 enum Rest {
     Mac(Property, Condition<MacAddresses>),
     Bytes(Condition<BytesAt>),
+    /// `None` of an expression without a valid program, which [`crate::prepared`] has refused: it matches nothing.
+    Pcap(Option<Program>),
 }
 
 impl Rest {
@@ -123,7 +126,10 @@ impl Rest {
             let condition = of.mac(filter).filter(|condition| condition.value.ranges().is_none());
             Some(Rest::Mac(of, condition?.clone()))
         });
-        macs.chain(filter.bytes.clone().map(Rest::Bytes)).collect()
+        let pcap = filter.pcap.as_ref().map(|expression| {
+            Rest::Pcap(expression.program().and_then(|program| Program::new(program).ok()))
+        });
+        macs.chain(filter.bytes.clone().map(Rest::Bytes)).chain(pcap).collect()
     }
 
     fn matches(&self, packet: &Packet) -> bool {
@@ -137,6 +143,7 @@ impl Rest {
                 condition.value.0.iter().any(is) != condition.negated
             }
             Rest::Bytes(condition) => packet.has(&condition.value) != condition.negated,
+            Rest::Pcap(program) => program.as_ref().is_some_and(|p| p.run(packet.frame) != 0),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::key::tests::udp_frame;
 use proptest::prelude::*;
 use weir_model::impairment::{Condition, Protocol, Ranges};
 use weir_model::units::Dscp;
+use weir_wire::bpf::Instruction;
 
 fn filter(text: &str) -> Filter {
     // From a file, as users write it.
@@ -431,6 +432,46 @@ fn filters_on_rare_fields_keep_their_place_among_the_others() {
     assert_eq!(flows(&[flags, "tcp_flags = \"ack\""], &frames), [0, 1]);
     // Of a combination, all conditions must match.
     assert_eq!(flows(&["tcp_flags = \"syn\", destination_port = 81"], &frames), [OTHER; 2]);
+}
+
+/// The instructions of `udp dst port N` for IPv4 without options.
+fn to_udp_port(port: u32) -> Vec<Instruction> {
+    let code = |code, jt, jf, k| Instruction { code, jt, jf, k };
+    vec![
+        code(0x30, 0, 0, 23),
+        code(0x15, 0, 3, 17),
+        code(0x28, 0, 0, 36),
+        code(0x15, 0, 1, port),
+        code(0x06, 0, 0, 65_535),
+        code(0x06, 0, 0, 0),
+    ]
+}
+
+#[test]
+fn expressions_match_by_their_programs() {
+    let filter = |port: u32, others: &str| {
+        let filter = filter(&format!("{others}pcap = \"udp dst port {port}\""));
+        filter.pcap.as_ref().unwrap().set_program(to_udp_port(port));
+        filter
+    };
+    let [dns, web] = [udp_frame((9, 53), b"12345678"), udp_frame((9, 80), b"12345678")];
+    let flows = |filters: &[Filter], frames: &[&[u8]]| -> Vec<u32> {
+        let mut classifier = Classifier::new(filters).unwrap();
+        frames.iter().map(|frame| flow_of(&mut classifier, frame)).collect()
+    };
+    let filters = [filter(80, "source_port = 8, "), filter(53, ""), self::filter("")];
+    assert_eq!(flows(&filters, &[&dns, &web, &tcp_frame(2), &[]]), [1, 2, 2, 2]);
+    // A later fragment belongs to the flow of the first one.
+    let mut first = dns.clone();
+    first[20] = 0x20;
+    let mut later = first.clone();
+    later[20..22].copy_from_slice(&[0, 1]);
+    let mut stray = later.clone();
+    stray[19] = 9;
+    assert_eq!(flows(&filters[1..], &[&first, &later, &stray]), [0, 0, 0]);
+    later[36..38].fill(0);
+    stray[36..38].fill(0);
+    assert_eq!(flows(&filters[1..], &[&first, &later, &stray]), [0, 0, 1]);
 }
 
 fn rare_filter() -> impl Strategy<Value = String> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use weir_laws::flow_hash;
 
 use super::*;
-use crate::prepared::{PreparedHop, RetiredHop, laws_in, other_laws_in};
+use crate::prepared::{self, PreparedHop, RetiredHop, laws_in, other_laws_in};
 use crate::trigger::RunningTrigger;
 
 impl Engine {
@@ -69,7 +69,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`]; then nothing has changed.
     pub(crate) fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
-        config.check()?;
+        prepared::check(config)?;
         let prepared = PreparedHop::new(Arc::new(config.clone()), self.direction, self.hop)?;
         self.names.check_hop(&prepared)?;
         drop(self.put_into_force(prepared));

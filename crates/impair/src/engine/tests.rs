@@ -751,6 +751,26 @@ fn a_prepared_configuration_is_applied() {
 }
 
 #[test]
+fn an_expression_without_a_valid_program_is_refused() {
+    let text = "schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter_b = { pcap = \"ip\" }";
+    let config = Impairment::parse(text).unwrap();
+    let refused = |config: &Impairment| match Engine::new(config, Direction::Forward) {
+        Err(ImpairError::Config(weir_model::ModelError::Field { field, given, .. })) => {
+            Some((field, given))
+        }
+        _ => None,
+    };
+    let of_field = Some(("flow[0].filter_b.pcap".to_owned(), "ip".to_owned()));
+    assert_eq!(refused(&config), of_field);
+    let invalid = config.clone();
+    let instruction = |code| weir_wire::bpf::Instruction { code, jt: 0, jf: 0, k: 0 };
+    invalid.pcap_expressions()[0].1.set_program(vec![instruction(0)]);
+    assert_eq!(refused(&invalid), of_field);
+    config.pcap_expressions()[0].1.set_program(vec![instruction(6)]);
+    assert!(Engine::new(&config, Direction::Forward).is_ok());
+}
+
+#[test]
 fn live_edits_do_not_accumulate_paths() {
     let mut engine = engine("none");
     for round in 0..1000 {

@@ -6,6 +6,7 @@ use crate::key::tests::udp_frame;
 use weir_model::impairment::TriggerState::{Applying, Done, Waiting};
 use weir_model::impairment::{Timeline, TimelineChange};
 use weir_model::units::Span;
+use weir_wire::bpf::Instruction;
 
 const MS: u64 = 1_000_000;
 
@@ -196,6 +197,30 @@ fn a_flow_that_was_stopped_is_armed_again() {
     assert_eq!(lost(&feed(&mut engine, &later(30 * MS, 3))), [0; 0]);
     engine.configure(&config(true)).unwrap();
     assert_eq!(lost(&feed(&mut engine, &later(60 * MS, 3))), [7, 8]);
+}
+
+#[test]
+fn a_condition_may_be_an_expression() {
+    let config =
+        both("loss 100%, trigger match(pcap=ether[42] = 7) stop match(pcap=ether[42] = 9)");
+    let instruction = |code, jt, jf, k| Instruction { code, jt, jf, k };
+    for (field, expression) in config.pcap_expressions() {
+        let byte = if field.ends_with("start.pcap") { 7 } else { 9 };
+        expression.set_program(vec![
+            instruction(0x30, 0, 0, 42),
+            instruction(0x15, 0, 1, byte),
+            instruction(0x06, 0, 0, 1),
+            instruction(0x06, 0, 0, 0),
+        ]);
+    }
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    engine.arm(0);
+    let packets: Vec<Meta> = [1, 7, 1, 9, 7]
+        .iter()
+        .zip(0u32..)
+        .map(|(byte, i)| engine.meta(i, u64::from(i) * MS, &udp_frame((1, 2), &[*byte])))
+        .collect();
+    assert_eq!(lost(&feed(&mut engine, &packets)), [1, 2]);
 }
 
 /// Conditions on bytes are evaluated where a packet is parsed, also those of a flow that a timeline gives a trigger.
