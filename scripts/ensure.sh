@@ -33,7 +33,7 @@ fi
 
 # What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
 demo=(cc:gcc cc:libc6-dev)
-test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14)
+test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14)
 bench=("${demo[@]}" ip:iproute2 ethtool:ethtool ping:iputils-ping taskset:util-linux python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf tcpreplay:tcpreplay)
 fuzz=("${demo[@]}" c++:g++)
 windows=("${demo[@]}" /usr/bin/cargo:cargo-web /usr/bin/rustc:rustc-web rust-src:rust-web-src x86_64-w64-mingw32-gcc:gcc-mingw-w64-x86-64)
@@ -57,6 +57,7 @@ have() {
     cc) compiler_works ;;
     # Another Python may come first in PATH; Debian's package is for Debian's.
     jsonschema) python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null ;;
+    libpcap) python3 -c 'import ctypes; ctypes.CDLL("libpcap.so.0.8")' 2>/dev/null ;;
     rust-src) [ -e /usr/lib/rustlib/src/rust/library/Cargo.lock ] ;;
     *) path=$(type -P "$1") && [ -x "$path" ] ;;
     esac

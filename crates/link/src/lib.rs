@@ -2,7 +2,8 @@
 //!
 //! [`Slabs`] store frames, which are identified by a [`Handle`]. A [`Link`] has two halves, [`Receive`] and
 //! [`Transmit`], one thread each. It is a packet socket with a ring (TPACKET_V2), AF_XDP, or memory for
-//! tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times.
+//! tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times. libpcap compiles filter
+//! expressions ([`pcap`]).
 //!
 //! A received frame is as on a cable: VLAN tags in place, checksums complete, no longer than the sender's
 //! MTU. Every frame that a link drops is counted.
@@ -44,6 +45,7 @@ mod open;
 mod options;
 #[cfg(target_os = "linux")]
 mod packet;
+pub mod pcap;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for super-packets of rings"))]
 mod segment;
 #[cfg(target_os = "linux")]
