@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use weir_impair::{Names, Prepared};
+use weir_impair::{ImpairError, Names, Prepared};
 use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
 use weir_net::clock::Clock;
@@ -18,6 +18,7 @@ use crate::config::{EmulatorConfig, LinkMode, is_timed};
 use crate::datapath::Datapath;
 use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Running, spawn};
 use crate::error::EmulatorError;
+use crate::expressions::compile_filters;
 use crate::interface_lock::InterfaceLock;
 use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
@@ -58,6 +59,7 @@ impl Emulator {
     /// [`EmulatorError::Refused`] with every reason; an invalid impairment; errors of the system. Nothing is left
     /// then.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        compile_filters(&config.impairment).map_err(ImpairError::Config)?;
         let Some(local) = config.local.clone() else { return Self::start_here(config) };
         let (mut path, namespace) = LocalPath::create(&local, &config.interfaces, config.force)?;
         let mut emulator = namespace.run_in(|| Self::start_here(config))??;
@@ -117,6 +119,7 @@ impl Emulator {
     /// # Errors
     /// As [`Emulator::start`], except for those of interfaces.
     pub fn between(links: [Link; 2], config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        compile_filters(&config.impairment).map_err(ImpairError::Config)?;
         Self::assemble(links, config, None, Vec::new())
     }
 

@@ -43,6 +43,7 @@ mod drops;
 #[cfg(target_os = "linux")]
 mod emulator;
 mod error;
+mod expressions;
 mod frames;
 #[cfg(target_os = "linux")]
 mod interface_lock;
@@ -71,6 +72,7 @@ pub use config::{EmulatorConfig, LinkMode, Local, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
+pub use expressions::compile_filters;
 pub use prediction::{Prediction, predictions};
 pub use refusal::refusals;
 #[cfg(target_os = "linux")]

@@ -19,6 +19,7 @@ use crate::alarm::{Alarm, AlarmSelection, AlarmThresholds, Alarms};
 use crate::config::is_timed;
 use crate::direction::{DirectionStatus, Mailbox, Order};
 use crate::error::EmulatorError;
+use crate::expressions::compile_filters;
 use crate::lateness::seconds;
 use crate::packet_trace::TraceCounters;
 use crate::report::{
@@ -224,6 +225,8 @@ impl Remote {
     /// An invalid configuration, which changes nothing. [`EmulatorError::Pending`]: a direction has not confirmed it
     /// yet. [`EmulatorError::Ended`].
     pub fn set(&self, config: Impairment) -> Result<u64, EmulatorError> {
+        // Before the lock, since a name server may be slow.
+        compile_filters(&config).map_err(ImpairError::Config)?;
         let mut wanted = lock(&self.shared.wanted);
         let stopped = wanted.stopped.clone();
         self.apply(&mut wanted, Arc::new(config), stopped)
@@ -237,6 +240,7 @@ impl Remote {
         let mut wanted = lock(&self.shared.wanted);
         let mut config = (*wanted.config).clone();
         change.make(&mut config)?;
+        compile_filters(&config).map_err(ImpairError::Config)?;
         let stopped = wanted.stopped.clone();
         self.apply(&mut wanted, Arc::new(config), stopped)
     }

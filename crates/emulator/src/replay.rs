@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_impair::ImpairError;
 use weir_laws::Direction;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_ETHERNET};
 use weir_model::counted;
@@ -11,6 +12,7 @@ use weir_model::impairment::Impairment;
 
 use crate::datapath::Datapath;
 use crate::error::EmulatorError;
+use crate::expressions::compile_filters;
 use crate::lateness::seconds;
 use crate::packet_trace::PacketTrace;
 use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
@@ -41,6 +43,7 @@ impl Replay {
         input: (impl Read, &str),
         output: (impl Write, &str),
     ) -> Result<EmulatorResult, EmulatorError> {
+        compile_filters(&self.impairment).map_err(ImpairError::Config)?;
         let (name_in, name_out) = (input.1.to_owned(), output.1.to_owned());
         let mut reader = CaptureReader::new(input.0, &name_in)?;
         let format = reader.format();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir_emulator::{AlarmSelection, AlarmThresholds, Report};
 use weir_model::impairment::Impairment;
 
-use super::{Answer, Json200, answer, fresh, seeds};
+use super::{Answer, Json200, answer, fresh, heavy, seeds};
 use crate::app::Shared;
 use crate::extract::{ApiClient, Condition, Json, JsonText, PathSegment, PathSegments, Query};
 use crate::file_body;
@@ -33,6 +33,12 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     seeds::draw(&mut request.configuration.seed, seeds::part(&text, "configuration"))?;
     request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
+    let configuration = request.configuration.clone();
+    let compile = move || {
+        weir_emulator::compile_filters(&configuration)
+            .map_err(|e| Problem::of_model("/configuration", &e))
+    };
+    heavy(&app, compile).await?;
     for (seconds, most, field) in [
         (request.keepalive_timeout_seconds, 86_400, "/keepalive_timeout_seconds"),
         (request.duration_seconds, 604_800, "/duration_seconds"),

@@ -273,6 +273,7 @@ fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
             impairment
         }
     };
+    weir_emulator::compile_filters(&impairment).map_err(|e| Problem::of_model("", &e))?;
     let json = || serde_json::to_value(&impairment);
     let mut document =
         file.map(|_| json()).transpose().map_err(|e| Problem::internal(e.to_string()))?;
@@ -382,6 +383,9 @@ mod tests {
         assert_eq!(checked(document), Ok(None));
         let wrong = file.replace("dsl", "no such preset");
         assert_eq!(checked(Value::from(wrong)), Err(Some("/flow/0/profile".into())));
+        // libpcap refuses it, or is missing.
+        let expression = file.replace("profile", "filter.pcap = \"ip and\"\nprofile");
+        assert_eq!(checked(Value::from(expression)), Err(Some("/flow/0/filter/pcap".into())));
         let long = "#".repeat(MAX_FILE_BYTES + 1);
         assert!(checked(Value::from(long)).is_err());
     }

@@ -198,6 +198,52 @@ a_to_b = "loss every 2"
     assert_eq!(count("ports", "forward", "lost_packets"), 2);
 }
 
+/// A pcap expression chooses the packets of real hosts, and is changed while the emulator runs.
+#[test]
+fn pcap_expressions_choose_packets_and_are_changed_live() {
+    let test = "pcap_expressions_choose_packets_and_are_changed_live";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    if let Err(error) = weir_link::pcap::compile("ip") {
+        return skip(test, &error.to_string());
+    }
+    let file = path.file("flows.toml");
+    let write = |expression: &str| {
+        let text = format!(
+            "schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter = {{ pcap = \"{expression}\" }}\nboth = \"loss 100%\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap()
+    };
+    let b = path.lab.host("b").unwrap();
+    // Whether an echo of this size is answered.
+    let echo = |address: &str, bytes: &str| {
+        let command = ["ping", "-c", "1", "-W", "1", "-s", bytes, address];
+        path.tool("a", &command).status.success()
+    };
+    let (v4, v6) = (b.ipv4.to_string(), b.ipv6.to_string());
+    let answered = || [echo(&v4, "56"), echo(&v4, "500"), echo(&v6, "56")];
+    let emulator = path.emulator(&["--config", write("icmp and greater 300")]);
+    assert_eq!(answered(), [true, false, true]);
+    path.verb(&["set", "--config", write("icmp6[icmp6type] == icmp6-echoreply")]).good();
+    assert_eq!(answered(), [true, true, false]);
+    // A bad expression changes nothing.
+    let bad = "icmp and grater 300";
+    let refused = path.verb(&["set", "--config", write(bad)]);
+    let refusal = refused.refusal();
+    assert_eq!(refusal.field.as_deref(), Some("flow[0].filter.pcap"));
+    assert_eq!(refusal.given.as_deref(), Some(bad));
+    assert_eq!(answered(), [true, true, false]);
+    path.verb(&["set", "--config", write(&format!("not host {v4} and not icmp6"))]).good();
+    assert_eq!(answered(), [true, true, true]);
+    // A trigger's condition, given through the control socket without libpcap on this side.
+    let laws = "loss 100%, trigger match(pcap=icmp[icmptype] == icmp-echo and (greater 300))";
+    path.verb(&["set", "--both", laws]).good();
+    assert_eq!(answered(), [true, false, false]);
+    let (report, _) = emulator.report();
+    let counters = &report["impairment"]["flows"][0]["counters"];
+    assert!(counters["lost_packets"].as_u64().is_some_and(|lost| lost > 0), "{report}");
+}
+
 #[test]
 fn settings_are_restored_after_sigkill() {
     let test = "settings_are_restored_after_sigkill";

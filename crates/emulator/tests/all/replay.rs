@@ -1,8 +1,8 @@
 //! From capture to capture: the same bytes and seed give the same bytes, on any machine.
 
 use sha2::{Digest, Sha256};
-use weir_emulator::EmulatorResult;
 use weir_emulator::replay::Replay;
+use weir_emulator::{EmulatorError, EmulatorResult};
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use weir_model::impairment::{Impairment, TriggerState};
 use weir_wire::packets::PacketLogReader;
@@ -103,6 +103,58 @@ fn the_same_capture_and_seed_give_the_committed_bytes() {
         ..replay(laws)
     };
     assert_ne!(run(&other, &input).0, out);
+}
+
+/// A replay with a flow that loses what its filter matches.
+fn losing(filter: &str) -> Replay {
+    let text = format!(
+        "schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter = {{ pcap = \"{filter}\" }}\nboth = \"loss 100%\""
+    );
+    Replay { impairment: Impairment::parse(&text).unwrap(), ..replay("none") }
+}
+
+fn has_libpcap(test: &str) -> bool {
+    let missing = weir_link::pcap::compile("ip").err();
+    if let Some(error) = &missing {
+        assert!(std::env::var_os("CI").is_none(), "{error}");
+        eprintln!("SKIPPED {test}: {error} (scripts/ensure.sh test)");
+    }
+    missing.is_none()
+}
+
+#[test]
+fn an_expression_chooses_frames_in_both_directions_as_it_is() {
+    if !has_libpcap("an_expression_chooses_frames_in_both_directions_as_it_is") {
+        return;
+    }
+    let input = capture(CaptureFormat::PcapNg, 200);
+    let long = |frame: &[u8]| frame.len() > 800;
+    let (out, _) = run(&losing("udp dst port 5060 and src host 10.0.0.1 and len > 800"), &input);
+    let expected: Vec<_> = frames(&input).into_iter().filter(|(.., frame)| !long(frame)).collect();
+    assert!((50..150).contains(&expected.len()));
+    assert_eq!(frames(&out), expected);
+    let (out, _) = run(&losing("not dst port 12345"), &input);
+    assert_eq!(frames(&out), []);
+}
+
+#[test]
+fn a_bad_expression_is_refused_with_its_field() {
+    if !has_libpcap("a_bad_expression_is_refused_with_its_field") {
+        return;
+    }
+    for expression in ["tcp prot 80", "ip protochain 6"] {
+        let refused = weir_emulator::compile_filters(&losing(expression).impairment).unwrap_err();
+        let weir_model::ModelError::Field { field, given, .. } = refused.clone() else { panic!() };
+        assert_eq!((field.as_str(), given.as_str()), ("flow[0].filter.pcap", expression));
+        let mut out = Vec::new();
+        let input = capture(CaptureFormat::Pcap, 1);
+        let error = losing(expression).run((&input[..], "in"), (&mut out, "out")).unwrap_err();
+        let EmulatorError::Impair(weir_impair::ImpairError::Config(error)) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(error, refused);
+        assert!(out.is_empty());
+    }
 }
 
 #[test]

@@ -169,7 +169,19 @@ impl Files {
         at: &str,
     ) -> Result<Impairment, ScenarioError> {
         let file = form.config_file.as_ref().map(|name| self.read(name)).transpose()?;
-        Ok(form.impairment(at, file.as_deref().unwrap_or_default())?)
+        let impairment = form.impairment(at, file.as_deref().unwrap_or_default())?;
+        weir_emulator::compile_filters(&impairment).map_err(|error| match error {
+            ModelError::Field { field, given, accepted } => {
+                let part = match (&form.config_file, &form.config) {
+                    (Some(_), _) => ".config_file",
+                    (_, Some(_)) => ".config",
+                    _ => "",
+                };
+                ModelError::Field { field: format!("{at}{part}: {field}"), given, accepted }
+            }
+            other => other,
+        })?;
+        Ok(impairment)
     }
 }
 

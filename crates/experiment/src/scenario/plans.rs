@@ -416,6 +416,30 @@ mod tests {
         assert_eq!(of(&format!("{wait}[[step]]\n{background}\n")), (1, 3, 7));
     }
 
+    #[test]
+    fn pcap_expressions_are_compiled_before_anything_starts() {
+        let files = Files::new("/nonexistent");
+        let impairment = |expression: &str| {
+            let flow = serde_json::json!({ "name": "f", "filter": { "pcap": expression } });
+            let form = weir_model::experiment::Impairing {
+                config: Some(serde_json::json!({ "schema": "weir.impair/1", "flow": [flow] })),
+                ..Default::default()
+            };
+            files.impairment(&form, "step[0].impair")
+        };
+        // libpcap refuses it, or is missing.
+        let Err(ScenarioError::Model(weir_model::ModelError::Field { field, given, .. })) =
+            impairment("ip and")
+        else {
+            panic!("not refused by its field")
+        };
+        assert_eq!(field, "step[0].impair.config: flow[0].filter.pcap");
+        assert_eq!(given, "ip and");
+        if let Ok(compiled) = impairment("ip") {
+            assert!(compiled.pcap_expressions()[0].1.program().is_some());
+        }
+    }
+
     /// Checking ten thousand points takes a while: a stop takes effect at the next point.
     #[test]
     fn a_check_is_stopped_between_two_points() {

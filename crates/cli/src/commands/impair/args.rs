@@ -244,6 +244,7 @@ impl LawArgs {
         };
         config.seed = self.seed().unwrap_or(config.seed);
         config.check().map_err(|error| self.by_flag(error))?;
+        weir_emulator::compile_filters(&config).map_err(|error| self.by_flag(error))?;
         Ok(config)
     }
 

@@ -122,6 +122,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
     job.impairment.check().map_err(CliError::Model)?;
+    weir_emulator::compile_filters(&job.impairment).map_err(CliError::Model)?;
     let predictions = weir_emulator::predictions(&job.impairment);
     // Before interfaces are locked and a packet trace is overwritten.
     if let Some(path) = job.control_socket.as_ref().filter(|_| job.controlled) {
