@@ -86,6 +86,9 @@ pub(crate) struct Datapath {
     dispositions: Vec<Disposition>,
     /// Frames between two hops, in the order of time.
     passing: Vec<PassingFrame>,
+    /// Room for those that arrive at a hop, and for those of them that belong to one of its flows.
+    arrivals: Vec<(Meta, Option<QueuedFrame>)>,
+    taken: Vec<Meta>,
     /// Packets and bytes that came in, exempt frames included.
     entered: (u64, u64),
     /// Packets and bytes that have left, exempt frames excluded.
@@ -134,6 +137,8 @@ impl Datapath {
             metas: Vec::with_capacity(4096),
             dispositions: Vec::with_capacity(4096),
             passing: Vec::new(),
+            arrivals: Vec::new(),
+            taken: Vec::new(),
             entered: (0, 0),
             departed: (0, 0),
             handles: Vec::with_capacity(2 * MAX_WAITING),
@@ -297,21 +302,23 @@ impl Datapath {
         if self.hops.count() == 1 {
             return self.step_hop(0, true, now_ns, metas);
         }
-        let mut taken = Vec::with_capacity(metas.len());
+        let (mut arrivals, mut taken) =
+            (std::mem::take(&mut self.arrivals), std::mem::take(&mut self.taken));
         for turn in 0..self.hops.count() {
             let place = self.hops.place_of_turn(turn);
             let is_last = turn + 1 == self.hops.count();
-            let arrivals: Vec<(Meta, Option<QueuedFrame>)> = match turn {
-                0 => metas.iter().map(|meta| (*meta, None)).collect(),
-                _ => std::mem::take(&mut self.passing)
-                    .into_iter()
-                    .map(|PassingFrame { handle, at_ns, taken }| {
+            match turn {
+                0 => arrivals.extend(metas.iter().map(|meta| (*meta, None))),
+                _ => {
+                    let engine = self.hops.engine(place);
+                    let passing = self.passing.drain(..);
+                    arrivals.extend(passing.map(|PassingFrame { handle, at_ns, taken }| {
                         let bytes = self.slabs.bytes(handle);
-                        (self.hops.engine(place).meta(handle.to_bits(), at_ns, bytes), taken)
-                    })
-                    .collect(),
-            };
-            for (meta, before) in arrivals {
+                        (engine.meta(handle.to_bits(), at_ns, bytes), taken)
+                    }));
+                }
+            }
+            for (meta, before) in arrivals.drain(..) {
                 if self.hops.takes(place, &meta) {
                     if let Some(QueuedFrame { disposition, native }) = before {
                         self.departed(&disposition, native, disposition.at_ns);
@@ -327,6 +334,7 @@ impl Datapath {
             self.step_hop(place, is_last, now_ns, &taken);
             taken.clear();
         }
+        (self.arrivals, self.taken) = (arrivals, taken);
     }
 
     /// Passes packets through one hop.
