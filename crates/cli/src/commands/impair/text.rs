@@ -54,7 +54,8 @@ pub(super) fn laws(config: &Impairment) -> String {
 
 /// The name of a flow, with its hop where the path has several.
 fn in_hop(name: &str, hop: u8, hops: u8) -> String {
-    if hops == 1 { name.to_owned() } else { format!("{name} (hop {hop})") }
+    let place = format!("hop {hop}");
+    if hops == 1 || name == place { name.to_owned() } else { format!("{name} ({place})") }
 }
 
 fn ways(name: &str, there: &Laws, back: &Laws) -> String {
