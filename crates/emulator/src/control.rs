@@ -33,10 +33,10 @@ pub fn socket_name(id: &str) -> String {
     format!("{PREFIX}{id}{SUFFIX}")
 }
 
-/// The id of an emulator, from the name of its control socket in the runtime directory.
+/// The id of an emulator, from its control socket in the runtime directory.
 #[must_use]
-pub fn socket_id(name: &str) -> Option<&str> {
-    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|id| is_id(id))
+pub fn socket_id(socket: &Path) -> Option<&str> {
+    socket.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|id| is_id(id))
 }
 
 /// Whether this can be the id of an emulator: 1 to 64 letters, digits, `-` and `_`, so that it is no path.
@@ -97,13 +97,16 @@ mod tests {
 
     #[test]
     fn the_name_of_a_socket_holds_an_id_and_no_path() {
-        assert_eq!(socket_id(&socket_name("1234")), Some("1234"));
+        let id_of = |name: &str| socket_id(Path::new(name)).map(ToOwned::to_owned);
+        assert_eq!(id_of(&format!("/run/{}", socket_name("1234"))).as_deref(), Some("1234"));
         assert!(is_id(&"x".repeat(64)) && is_id("a-B_9"));
         for bad in ["", ".", "../x", "a/b", "a.b", &"x".repeat(65)] {
-            assert!(!is_id(bad) && socket_id(&socket_name(bad)).is_none(), "{bad}");
+            assert!(!is_id(bad), "{bad}");
+            // Of a path, only the last part is a name.
+            assert!(bad.contains('/') || id_of(&socket_name(bad)).is_none(), "{bad}");
         }
         for other in ["impair-1.log", "1.socket", "impair-.socket"] {
-            assert_eq!(socket_id(other), None, "{other}");
+            assert_eq!(id_of(other), None, "{other}");
         }
     }
 }

@@ -363,14 +363,14 @@ impl Emulator {
                 continue;
             }
             let leaves = disposition.verdict == Verdict::Forwarded;
-            // The slot stays unchanged, as a copy of the packet may still leave.
-            // A fragment is no datagram: the receiver's stack drops it.
-            let mut frame = match disposition.part().filter(|_| leaves) {
+            // A frame of its own, as a copy of the packet may still leave. A fragment is no datagram: the receiver's stack drops it.
+            let mut frame = leaves.then(|| match disposition.part() {
                 Some(part) => part.of(&slot.frame).unwrap_or_default(),
                 None => slot.frame.clone(),
-            };
-            if let Some(edit) = self.hops.engine(place).edit(&disposition)
-                && !edit.apply(&mut frame)
+            });
+            if let (Some(edit), Some(frame)) =
+                (self.hops.engine(place).edit(&disposition), &mut frame)
+                && !edit.apply(frame)
             {
                 self.hops.engine_mut(place).unmodified(&mut disposition);
             }
@@ -389,7 +389,7 @@ impl Emulator {
             if slot.owed == 0 {
                 self.free.push(disposition.handle);
             }
-            if leaves {
+            if let Some(frame) = frame {
                 let handle = self.slot();
                 self.slots[handle as usize] = Slot { frame, flow, sequence, owed: 1 };
                 forwarded.push((handle, disposition.at_ns));

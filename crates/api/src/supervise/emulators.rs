@@ -144,10 +144,8 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<EmulatorView, Problem> {
 fn ids() -> Result<Vec<String>, Problem> {
     let directory = runtime()?;
     let entries = std::fs::read_dir(&directory).map_err(Problem::internal)?;
-    let mut out: Vec<String> = entries
-        .filter_map(|e| Some(e.ok()?.file_name().to_str()?.to_owned()))
-        .filter_map(|n| socket_id(&n).map(ToOwned::to_owned))
-        .collect();
+    let mut out: Vec<String> =
+        entries.filter_map(|entry| socket_id(&entry.ok()?.path()).map(ToOwned::to_owned)).collect();
     out.sort();
     Ok(out)
 }

@@ -27,6 +27,12 @@ fn transfers_of_each_direction_are_in_the_record() {
     }
 }
 
+/// Drops packets that arrive at the server.
+fn drop_at_server(bench: &Bench, packets: &str) {
+    let hook = "type filter hook input priority 0;";
+    bench.nft("b", &format!("table inet weir {{\nchain input {{\n{hook}\n{packets} drop\n}}\n}}"));
+}
+
 #[test]
 fn transfers_over_udp_use_ports_in_turn_and_count_what_is_lost() {
     let test = "transfers_over_udp_use_ports_in_turn_and_count_what_is_lost";
@@ -68,15 +74,7 @@ fn a_server_that_vanishes_leaves_no_transfer_over_udp_waiting() {
     bench.serve(&[]);
     // Only the messages of transfers are lost: those of 8 + 64 bytes to another port than that of the control connection. The
     // flow's own hello is the first of them.
-    bench.nft(
-        "b",
-        "table inet weir {
-            chain input {
-                type filter hook input priority 0;
-                udp length 72 udp dport != 9347 numgen inc mod 1000000 != 0 drop
-            }
-        }",
-    );
+    drop_at_server(&bench, "udp length 72 udp dport != 9347 numgen inc mod 1000000 != 0");
     let words =
         ["-u", "--transfers", "500", "-k", "3", "--users", "3", "--loss-threshold", "500ms"];
     let record = bench.test(&words);
@@ -94,15 +92,7 @@ fn a_transfer_over_udp_fails_if_none_of_its_data_arrives() {
     let Some(mut bench) = Bench::alone(test, &["nft", "ip"]) else { return };
     bench.serve(&[]);
     // Data of one of two ports is dropped, the messages of its transfers are not.
-    bench.nft(
-        "b",
-        "table inet weir {
-            chain input {
-                type filter hook input priority 0;
-                udp length 108 udp sport 40002 drop
-            }
-        }",
-    );
+    drop_at_server(&bench, "udp length 108 udp sport 40002");
     let words = ["-u", "--transfers", "500", "-l", "100", "-k", "8", "--cport", "40000-40002"];
     let record = bench.test(&words);
     let t = record.flows[0].transactions.as_ref().unwrap();

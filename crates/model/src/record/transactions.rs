@@ -26,7 +26,8 @@ record! {
         completed: u64,
         /// Transactions that failed, those included whose request was due but not sent.
         failed: u64,
-        /// These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `error`.
+        /// These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `unreachable`, `prohibited`,
+        /// `ttl-exceeded`, `too-big`, `lost`, `error`.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         failures: BTreeMap<String, u64>,
         /// Failed transactions whose connection was not established.

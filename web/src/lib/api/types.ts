@@ -9603,7 +9603,10 @@ export interface components {
              * @description Failed transactions whose connection was not established.
              */
             failed_connections?: number | null;
-            /** @description These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `error`. */
+            /**
+             * @description These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `unreachable`, `prohibited`,
+             *     `ttl-exceeded`, `too-big`, `lost`, `error`.
+             */
             failures?: {
                 [key: string]: number;
             };

@@ -350,7 +350,7 @@ pub(super) fn end_at(path: &Path) -> Result<(), CliError> {
 /// The emulators in a runtime directory that answer.
 pub(super) fn entries(directory: &Path) -> Result<Vec<EmulatorEntry>, CliError> {
     let entry = |path: PathBuf| {
-        let id = socket_id(path.file_name()?.to_str()?)?.to_owned();
+        let id = socket_id(&path)?.to_owned();
         let mut connection = Connection::open(&path).ok()?;
         connection.set_timeout(LIST_TIMEOUT).ok()?;
         let shown = connection.ask(&json!({ "verb": "show" })).ok()?;
@@ -397,8 +397,7 @@ pub(super) fn socket_of(directory: &Path, id: Option<&str>) -> Result<PathBuf, C
             exit_code: 3,
         }),
         _ => {
-            let names = alive.iter().filter_map(|path| socket_id(path.file_name()?.to_str()?));
-            let names: Vec<&str> = names.collect();
+            let names: Vec<&str> = alive.iter().filter_map(|path| socket_id(path)).collect();
             Err(CliError::flag("--id", "nothing, while several emulators run", &names.join(", ")))
         }
     }
@@ -415,24 +414,18 @@ fn exit_code(kind: Option<&str>) -> i32 {
     }
 }
 
-/// Whether the process in a socket's name is running.
-fn is_alive(name: &str) -> bool {
-    socket_id(name).and_then(|pid| process_start_time(pid.parse().ok()?)).is_some()
-}
-
 /// Control sockets with a listener; sockets left behind by emulators that were killed are removed.
 pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut alive = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
         let path = entry.map_err(CliError::io("read", directory))?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if socket_id(name).is_none() {
-            continue;
-        }
+        let Some(id) = socket_id(&path) else { continue };
+        // The id is that of the process.
+        let is_alive = || id.parse().ok().and_then(process_start_time).is_some();
         match UnixStream::connect(&path) {
-            Ok(_) => alive.push(path),
+            Ok(_) => alive.push(path.clone()),
             // An emulator that is starting has bound its socket but may not listen yet: keep it.
-            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused && !is_alive(name) => {
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused && !is_alive() => {
                 let _ = std::fs::remove_file(&path);
             }
             Err(_) => {}

@@ -11,6 +11,7 @@ use weir_model::names::{Host, HostKind};
 use weir_report::clean;
 
 use super::live::Form;
+use super::spawn::print_warning;
 use super::text;
 use crate::engine::{RequestClient, Service, Stop, StopReason, TrafficError};
 use crate::error::CliError;
@@ -200,9 +201,7 @@ fn follow(server: &mut Server, id: &str, stop: &Stop) -> Result<EmulatorEnd, Cli
         match server.ask(&request)? {
             EmulatorAnswer::Running { warnings } => {
                 for Notice { code, message } in warnings {
-                    let warning = Notice::new(&clean(&code), clean(&message));
-                    let text = warning.message.clone();
-                    report(&Event::Warning(warning), &text);
+                    print_warning(Notice::new(&clean(&code), clean(&message)));
                 }
             }
             EmulatorAnswer::Ended(end) => return Ok(end),

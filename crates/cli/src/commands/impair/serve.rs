@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
+use weir_emulator::control::socket_id;
 use weir_jobs::{
     EmulatorAnswer, EmulatorEnd, EmulatorJob, EmulatorRequest, Event, Listening, Notice,
 };
@@ -225,8 +226,7 @@ impl Emulators {
         let mut state = lock(&self.state);
         state.starting -= 1;
         let spawned = begun?;
-        let socket = spawned.control_socket.as_deref().and_then(Path::file_name);
-        let id = socket.and_then(|name| weir_emulator::control::socket_id(name.to_str()?));
+        let id = spawned.control_socket.as_deref().and_then(socket_id);
         // In each case of an error the emulator is dropped, which ends it; others need not wait for that.
         let Some(id) = id.map(ToOwned::to_owned) else {
             drop(state);
@@ -266,8 +266,7 @@ impl Emulators {
             Some(_) => None,
             None => Some(socket_of(&self.directory, None)?),
         };
-        let name = socket.as_deref().and_then(Path::file_name);
-        let only = name.and_then(|name| weir_emulator::control::socket_id(name.to_str()?));
+        let only = socket.as_deref().and_then(socket_id);
         let id = id.or(only.map(Into::into)).unwrap_or_default();
         let started = {
             let mut state = lock(&self.state);

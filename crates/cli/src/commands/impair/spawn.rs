@@ -90,7 +90,7 @@ impl Last {
 }
 
 /// Prints a warning of an emulator.
-fn print_warning(warning: Notice) {
+pub(super) fn print_warning(warning: Notice) {
     let text = warning.message.clone();
     report(&Event::Warning(warning), &text);
 }

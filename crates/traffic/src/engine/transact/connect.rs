@@ -1,5 +1,6 @@
 //! The client's end where each transaction has a connection of its own.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -160,6 +161,7 @@ pub(super) fn next(
     if numbers.is_empty() {
         return next;
     }
+    let numbers: HashSet<u64> = numbers.into_iter().collect();
     let is_over = |connection: &Connection| match connection {
         Connection::Dialled(dialled) => numbers.contains(&dialled.number),
         Connection::Sent(sent) => numbers.contains(&sent.number),

@@ -289,13 +289,18 @@ struct Context<'w> {
     clock: &'w Clock,
 }
 
+impl<'w> Context<'w> {
+    fn new(inbox: &'w Inbox<Command>, clock: &'w Clock) -> Self {
+        Context { shared: Shared::new(), heap: Heap::new(), due: vec![], inbox, clock }
+    }
+}
+
 /// `spin_ns`: how long the socket of an only flow is polled before the worker sleeps.
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, spin_ns: u64) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut events = PollEvents::new(256);
-    let mut context =
-        Context { shared: Shared::new(), heap: Heap::new(), due: vec![], inbox, clock };
+    let mut context = Context::new(inbox, clock);
     let mut next_tick = 0u64;
     let mut lone = Lone::new(spin_ns);
     loop {

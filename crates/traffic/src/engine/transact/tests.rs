@@ -48,13 +48,7 @@ fn with_unread_responses(
     then: impl FnOnce(&mut Slot, &mut Context, &weir_net::tcp::TcpStream),
 ) {
     let inbox = inbox();
-    let mut context = Context {
-        shared: Shared::new(),
-        heap: Heap::new(),
-        due: vec![],
-        inbox: &inbox,
-        clock: &Clock::System,
-    };
+    let mut context = Context::new(&inbox, &Clock::System);
     let mut flows = HashMap::new();
     let far = add_server(1, response, &mut flows, &mut context);
     assert_eq!(far.send(&vec![0; requests]).unwrap(), requests);
@@ -109,13 +103,7 @@ fn is_waiting(flows: &HashMap<u64, Slot>, token: u64) -> bool {
 #[test]
 fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
     let inbox = inbox();
-    let mut context = Context {
-        shared: Shared::new(),
-        heap: Heap::new(),
-        due: vec![],
-        inbox: &inbox,
-        clock: &Clock::System,
-    };
+    let mut context = Context::new(&inbox, &Clock::System);
     let mut flows = HashMap::new();
     let client = add_server(1, 1, &mut flows, &mut context);
     let mut lone = Lone::new(0);
@@ -145,13 +133,7 @@ fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
 #[test]
 fn a_flow_with_a_deadline_does_not_wait_in_its_receive_call() {
     let inbox = inbox();
-    let mut context = Context {
-        shared: Shared::new(),
-        heap: Heap::new(),
-        due: vec![],
-        inbox: &inbox,
-        clock: &Clock::System,
-    };
+    let mut context = Context::new(&inbox, &Clock::System);
     let mut flows = HashMap::new();
     let client = add_server(1, 1, &mut flows, &mut context);
     let mut lone = Lone::new(0);
