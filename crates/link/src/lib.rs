@@ -55,6 +55,8 @@ mod slabs;
 mod stamps;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for super-packets of rings"))]
+mod train;
 #[cfg(target_os = "linux")]
 mod xdp;
 

@@ -34,10 +34,12 @@ pub struct ReceiveStatistics {
     pub slab_drops: u64,
     /// Frames dropped because they could not be read completely, or were super-packets that could not be segmented: unplanned.
     pub unusable: u64,
-    /// Super-packets (frames coalesced by segmentation or receive offload) that were segmented.
+    /// Super-packets (frames coalesced by segmentation or receive offload).
     pub super_packets: u64,
-    /// Frames into which they were segmented, also in `frames`.
+    /// Frames of which they consisted, also in `frames`.
     pub segments: u64,
+    /// Super-packets that were kept whole, also in `super_packets`.
+    pub trains: u64,
     /// Checksums that the sender had left to hardware and that were completed.
     pub checksums_completed: u64,
     /// VLAN tags that were put back.
@@ -57,8 +59,10 @@ impl ReceiveStatistics {
 /// Transmit statistics since the link was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransmitStatistics {
-    /// Frames that the kernel accepted.
+    /// Frames that the kernel accepted; each segment of a super-packet counts.
     pub frames: u64,
+    /// Super-packets among what the kernel accepted.
+    pub super_packets: u64,
     /// Frames refused permanently (longer than the MTU allows, not a frame, interface down): unplanned.
     pub refused: u64,
     /// Frames that the kernel accepted and the driver or interface then dropped: unplanned. Later drops are
@@ -87,6 +91,10 @@ pub trait Receive: Send {
     /// [`crate::Error::Gone`] once the interface was removed. An interface that is down is not an error:
     /// nothing arrives.
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize>;
+
+    /// Keeps super-packets whole from now on, as far as [`Slabs::keep_trains`] permits: their segments are received as frames
+    /// whose bytes are in the super-packet. Only for links that know such frames; the others ignore it.
+    fn keep_trains(&mut self) {}
 
     /// A descriptor that becomes readable when frames have arrived.
     #[cfg(unix)]
@@ -153,6 +161,12 @@ impl Mode {
             Mode::XdpGeneric => "xdp-generic",
             Mode::Memory => "memory",
         }
+    }
+
+    /// Whether its halves know super-packets that are kept whole ([`Receive::keep_trains`]).
+    #[must_use]
+    pub const fn knows_trains(self) -> bool {
+        matches!(self, Mode::Packet | Mode::Memory)
     }
 }
 

@@ -14,14 +14,21 @@ use crate::link::{
     Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
     TransmitStatistics,
 };
+use crate::segment::{Segmentation, VnetHeader};
 use crate::slabs::{Handle, Slabs};
 
-/// Frames with their times of arrival, ns.
-type Queue = VecDeque<(u64, Vec<u8>)>;
+/// A frame on its way in.
+#[derive(Debug)]
+struct Arriving {
+    ingress_ns: u64,
+    frame: Vec<u8>,
+    /// Payload of each segment, if it is a super-packet, bytes.
+    segment_bytes: Option<u16>,
+}
 
 #[derive(Debug, Default)]
 struct Shared {
-    inward: Queue,
+    inward: VecDeque<Arriving>,
     outward: VecDeque<Vec<u8>>,
     /// Maximum number of frames in `outward`.
     room: usize,
@@ -59,6 +66,7 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
     let receiver = MemoryReceiver {
         shared: shared.clone(),
         statistics: ReceiveStatistics::default(),
+        keeps_trains: false,
         #[cfg(unix)]
         bell: ours.clone(),
     };
@@ -86,8 +94,18 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
 impl Outside {
     /// Lets a frame arrive at `ingress_ns`.
     pub fn put(&self, ingress_ns: u64, frame: &[u8]) {
+        self.arrive(Arriving { ingress_ns, frame: frame.to_vec(), segment_bytes: None });
+    }
+
+    /// Lets a super-packet of TCP or UDP arrive, each of whose segments has this many bytes of payload, the last one the rest.
+    pub fn put_super_packet(&self, ingress_ns: u64, frame: &[u8], segment_bytes: u16) {
+        let segment_bytes = Some(segment_bytes);
+        self.arrive(Arriving { ingress_ns, frame: frame.to_vec(), segment_bytes });
+    }
+
+    fn arrive(&self, arriving: Arriving) {
         let mut shared = lock(&self.shared);
-        shared.inward.push_back((ingress_ns, frame.to_vec()));
+        shared.inward.push_back(arriving);
         #[cfg(unix)]
         if shared.inward.len() == 1 {
             // If the socket is full, it is readable already.
@@ -115,23 +133,76 @@ impl Outside {
 struct MemoryReceiver {
     shared: Arc<Mutex<Shared>>,
     statistics: ReceiveStatistics,
+    keeps_trains: bool,
     #[cfg(unix)]
     bell: Arc<UnixDatagram>,
 }
 
+impl MemoryReceiver {
+    /// Stores a super-packet, whole or as segments.
+    fn store(
+        &mut self,
+        arriving: &Arriving,
+        segment_bytes: u16,
+        slabs: &mut Slabs,
+        out: &mut Vec<Received>,
+    ) {
+        let Arriving { ingress_ns, frame, .. } = arriving;
+        let vnet = VnetHeader::of_super_packet(frame, segment_bytes);
+        let Some(segmentation) = Segmentation::plan(frame, &vnet) else {
+            self.statistics.unusable += 1;
+            return;
+        };
+        self.statistics.super_packets += 1;
+        if self.keeps_trains
+            && segmentation.is_train(frame)
+            && slabs.trains().has_room(frame.len())
+            && let Some(slot) = slabs.insert(frame)
+        {
+            self.statistics.trains += 1;
+            self.statistics.frames += segmentation.segments() as u64;
+            out.extend(slabs.split(slot, segmentation, *ingress_ns));
+            return;
+        }
+        for segment in 0..segmentation.segments() {
+            let mut bytes = vec![0; segmentation.len(segment)];
+            segmentation.write(frame, segment, &mut bytes);
+            self.insert(&bytes, *ingress_ns, slabs, out);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        frame: &[u8],
+        ingress_ns: u64,
+        slabs: &mut Slabs,
+        out: &mut Vec<Received>,
+    ) {
+        match slabs.insert(frame) {
+            Some(handle) => {
+                self.statistics.frames += 1;
+                out.push(Received { handle, len: frame.len() as u32, ingress_ns });
+            }
+            None => self.statistics.slab_drops += 1,
+        }
+    }
+}
+
 impl Receive for MemoryReceiver {
+    fn keep_trains(&mut self) {
+        self.keeps_trains = true;
+    }
+
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
         let mut taken = 0;
-        let mut shared = lock(&self.shared);
+        let shared = self.shared.clone();
+        let mut shared = lock(&shared);
         for _ in 0..most {
-            let Some((ingress_ns, frame)) = shared.inward.pop_front() else { break };
+            let Some(arriving) = shared.inward.pop_front() else { break };
             taken += 1;
-            match slabs.insert(&frame) {
-                Some(handle) => {
-                    self.statistics.frames += 1;
-                    out.push(Received { handle, len: frame.len() as u32, ingress_ns });
-                }
-                None => self.statistics.slab_drops += 1,
+            match arriving.segment_bytes {
+                Some(bytes) => self.store(&arriving, bytes, slabs, out),
+                None => self.insert(&arriving.frame, arriving.ingress_ns, slabs, out),
             }
         }
         #[cfg(unix)]
@@ -165,7 +236,7 @@ impl Transmit for MemoryTransmitter {
         let taken = frames.len().min(shared.room.saturating_sub(shared.outward.len()));
         for &frame in &frames[..taken] {
             self.statistics.frames += 1;
-            shared.outward.push_back(slabs.bytes(frame).to_vec());
+            shared.outward.push_back(slabs.frame(frame, &mut Vec::new()).to_vec());
         }
         self.statistics.times_full += u64::from(taken < frames.len());
         Ok(taken)

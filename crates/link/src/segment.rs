@@ -39,6 +39,38 @@ impl VnetHeader {
     pub(crate) fn is_super_packet(&self) -> bool {
         self.gso_type != Self::GSO_NONE
     }
+
+    /// That of a super-packet with complete headers, which says how it is segmented; the kind is in its first layers.
+    pub(crate) fn of_super_packet(frame: &[u8], gso_size: u16) -> Self {
+        let (v6, number) = match Ethernet::new(frame)
+            .map(|ethernet| (ethernet.ethertype(), ethernet.payload()))
+        {
+            Ok((ethertype::IPV6, bytes)) => (true, Ipv6::new(bytes).map_or(0, |ip| ip.protocol())),
+            Ok((ethertype::IPV4, bytes)) => (false, Ipv4::new(bytes).map_or(0, |ip| ip.protocol())),
+            _ => (false, 0),
+        };
+        let gso_type = match (number, v6) {
+            (protocol::UDP, _) => Self::GSO_UDP_L4,
+            (_, false) => Self::GSO_TCPV4,
+            (_, true) => Self::GSO_TCPV6,
+        };
+        VnetHeader { gso_type, gso_size, ..Self::default() }
+    }
+
+    /// The header as the kernel reads it, for a packet with this many bytes of headers.
+    pub(crate) fn bytes(&self, header_bytes: u16) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..2].copy_from_slice(&[self.flags, self.gso_type]);
+        for (to, word) in bytes[2..].chunks_exact_mut(2).zip([
+            header_bytes,
+            self.gso_size,
+            self.csum_start,
+            self.csum_offset,
+        ]) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
 }
 
 /// How to segment a super-packet.
@@ -126,14 +158,50 @@ impl Segmentation {
 
     /// Writes a segment's frame into `to`, which is [`Segmentation::len`] bytes long.
     pub(crate) fn write(&self, frame: &[u8], segment: usize, to: &mut [u8]) {
-        let from = segment * self.size;
-        let last = segment + 1 == self.segments();
-        to[..self.headers].copy_from_slice(&frame[..self.headers]);
-        let chunk = to.len() - self.headers;
-        to[self.headers..].copy_from_slice(&frame[self.headers + from..][..chunk]);
+        self.write_headers(frame, segment, 1, &mut to[..self.headers]);
+        to[self.headers..].copy_from_slice(self.payload(frame, segment, 1));
+        // The field contains the pseudo header's sum.
+        let transport = &mut to[self.transport..];
+        let sum = Sum::new().add_bytes(transport);
+        let sum = if self.udp { sum.udp_checksum() } else { sum.checksum() };
+        let at = self.checksum_at();
+        transport[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// Payload of `count` segments from `first` on.
+    pub(crate) fn payload<'a>(&self, frame: &'a [u8], first: usize, count: usize) -> &'a [u8] {
+        let end = self.payload.min((first + count) * self.size);
+        &frame[self.headers + first * self.size..self.headers + end]
+    }
+
+    /// Offset of the checksum in the transport header.
+    fn checksum_at(&self) -> usize {
+        if self.udp { 6 } else { 16 }
+    }
+
+    /// Whether its segments are UDP datagrams, and not TCP segments.
+    pub(crate) fn is_udp(&self) -> bool {
+        self.udp
+    }
+
+    /// Bytes of all headers.
+    pub(crate) fn header_bytes(&self) -> usize {
+        self.headers
+    }
+
+    /// Whether its first segment alone has a flag (CWR), which not every card leaves out of the others.
+    pub(crate) fn has_flag_of_first(&self, frame: &[u8]) -> bool {
+        !self.udp && frame[self.transport + 13] & CWR != 0
+    }
+
+    /// Writes the headers of a packet with `count` segments from `first` on into `to`, which is
+    /// [`Segmentation::header_bytes`] long. The transport's checksum is partial: the sum of the pseudo header.
+    pub(crate) fn write_headers(&self, frame: &[u8], first: usize, count: usize, to: &mut [u8]) {
+        let payload = self.payload(frame, first, count).len();
+        to.copy_from_slice(&frame[..self.headers]);
         let (head, transport) = to.split_at_mut(self.transport);
         let ip = &mut head[self.network..];
-        let transport_len = transport.len();
+        let transport_len = transport.len() + payload;
         let number = if self.udp { protocol::UDP } else { protocol::TCP };
         let pseudo = if self.v6 {
             let len = (ip.len() - 40 + transport_len) as u16;
@@ -143,7 +211,7 @@ impl Segmentation {
         } else {
             let len = (ip.len() + transport_len) as u16;
             ip[2..4].copy_from_slice(&len.to_be_bytes());
-            let id = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(segment as u16);
+            let id = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(first as u16);
             ip[4..6].copy_from_slice(&id.to_be_bytes());
             ip[10..12].fill(0);
             let sum = Sum::new().add_bytes(ip).checksum();
@@ -153,27 +221,45 @@ impl Segmentation {
         };
         if self.udp {
             transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
-            transport[6..8].fill(0);
-            let sum = pseudo.add_bytes(transport).udp_checksum();
-            transport[6..8].copy_from_slice(&sum.to_be_bytes());
         } else {
-            let sequence = u32::from_be_bytes(octets::<4>(transport, 4)).wrapping_add(from as u32);
+            let from = (first * self.size) as u32;
+            let sequence = u32::from_be_bytes(octets::<4>(transport, 4)).wrapping_add(from);
             transport[4..8].copy_from_slice(&sequence.to_be_bytes());
             // RFC 3168 §6.1.2: only the first segment has CWR. Only the last has FIN and PSH.
-            const CWR: u8 = 0x80;
-            const PSH_FIN: u8 = 0x09;
-            if segment > 0 {
+            if first > 0 {
                 transport[13] &= !CWR;
             }
-            if !last {
+            if first + count < self.segments() {
                 transport[13] &= !PSH_FIN;
             }
-            transport[16..18].fill(0);
-            let sum = pseudo.add_bytes(transport).checksum();
-            transport[16..18].copy_from_slice(&sum.to_be_bytes());
         }
+        let at = self.checksum_at();
+        transport[at..at + 2].copy_from_slice(&pseudo.folded().to_be_bytes());
+    }
+
+    /// The kernel's description of a packet with the headers of [`Segmentation::write_headers`].
+    pub(crate) fn vnet(&self, count: usize) -> [u8; VnetHeader::LEN] {
+        let kind = match (self.udp, self.v6) {
+            _ if count == 1 => VnetHeader::GSO_NONE,
+            (true, _) => VnetHeader::GSO_UDP_L4,
+            (false, false) => VnetHeader::GSO_TCPV4,
+            (false, true) => VnetHeader::GSO_TCPV6,
+        };
+        let header = VnetHeader {
+            flags: VnetHeader::NEEDS_CHECKSUM,
+            gso_type: kind,
+            gso_size: if count == 1 { 0 } else { self.size as u16 },
+            csum_start: self.transport as u16,
+            csum_offset: self.checksum_at() as u16,
+        };
+        header.bytes(self.headers as u16)
     }
 }
+
+/// TCP flags that only the first segment has.
+const CWR: u8 = 0x80;
+/// TCP flags that only the last segment has.
+const PSH_FIN: u8 = 0x09;
 
 /// A field of headers that are already validated.
 fn octets<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

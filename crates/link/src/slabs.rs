@@ -7,6 +7,10 @@
 
 use std::fmt;
 
+use crate::link::Received;
+use crate::segment::Segmentation;
+use crate::train::{Released, Trains};
+
 /// Size of each class's slots, bytes: 1536 for a full Ethernet frame with two tags, 9216 for a jumbo frame,
 /// the last for the largest frame of segmentation offload (64 KiB and its headers). With the sizes between,
 /// a slot and its bookkeeping stay within twice what its frame counts towards the memory limit
@@ -17,6 +21,8 @@ const SLOT_BYTES: [u32; 13] =
 const SLOTS_LOG2: [u32; 13] = [11, 10, 9, 8, 7, 7, 6, 5, 5, 4, 3, 2, 2];
 const CLASSES: usize = SLOT_BYTES.len();
 const CLASS_BITS: u32 = 4;
+/// In place of a class: a segment of a train.
+const SEGMENT: usize = CLASSES;
 /// No slot: the end of a free list.
 const NONE: u32 = u32::MAX;
 /// Value in place of a length that marks a free slot.
@@ -28,13 +34,31 @@ pub struct Handle(u32);
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Handle({}:{})", SLOT_BYTES[self.class()], self.index())
+        match SLOT_BYTES.get(self.class()) {
+            Some(bytes) => write!(f, "Handle({bytes}:{})", self.index()),
+            None => write!(f, "Handle(segment:{})", self.index()),
+        }
     }
 }
 
 impl Handle {
+    pub(crate) const INDEX_BITS: u32 = 32 - CLASS_BITS;
+
     fn new(class: usize, index: u32) -> Self {
         Handle(index << CLASS_BITS | class as u32)
+    }
+
+    /// The handle of a train's segment.
+    #[inline]
+    pub(crate) fn of_segment(index: u32) -> Self {
+        Handle::new(SEGMENT, index)
+    }
+
+    /// Whether it is a segment of a super-packet that is kept whole, whose bytes only [`Slabs::frame`] has.
+    #[inline]
+    #[must_use]
+    pub fn is_segment(self) -> bool {
+        self.class() == SEGMENT
     }
 
     #[inline]
@@ -43,7 +67,7 @@ impl Handle {
     }
 
     #[inline]
-    fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self.0 >> CLASS_BITS
     }
 
@@ -57,7 +81,7 @@ impl Handle {
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         // An invalid class is read as the first, so that no number leads out of bounds.
-        if (bits & ((1 << CLASS_BITS) - 1)) as usize >= CLASSES { Handle(0) } else { Handle(bits) }
+        if (bits & ((1 << CLASS_BITS) - 1)) as usize > SEGMENT { Handle(0) } else { Handle(bits) }
     }
 }
 
@@ -103,6 +127,9 @@ pub struct Slabs {
     packets: u64,
     max_packets: u64,
     refused: u64,
+    trains: Trains,
+    /// Room for the bytes of a segment.
+    scratch: Vec<u8>,
 }
 
 impl fmt::Debug for Slabs {
@@ -148,6 +175,8 @@ impl Slabs {
             packets: 0,
             max_packets: 0,
             refused: 0,
+            trains: Trains::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -179,6 +208,32 @@ impl Slabs {
         let (handle, slot) = self.allocate(frame.len())?;
         slot.copy_from_slice(frame);
         Some(handle)
+    }
+
+    pub(crate) fn trains(&self) -> &Trains {
+        &self.trains
+    }
+
+    pub(crate) fn trains_mut(&mut self) -> &mut Trains {
+        &mut self.trains
+    }
+
+    /// Makes a train of the super-packet in `slot`, which arrived at `ingress_ns`; returns its segments.
+    pub(crate) fn split(
+        &mut self,
+        slot: Handle,
+        segmentation: Segmentation,
+        ingress_ns: u64,
+    ) -> impl Iterator<Item = Received> + use<> {
+        let len = self.bytes(slot).len();
+        // The slot itself was counted when it was allocated.
+        self.packets += segmentation.segments() as u64 - 1;
+        self.max_packets = self.max_packets.max(self.packets);
+        let first = self.trains.add(slot, len, segmentation);
+        (0..segmentation.segments()).map(move |number| {
+            let len = segmentation.len(number) as u32;
+            Received { handle: first.plus(number), len, ingress_ns }
+        })
     }
 
     /// Allocates a frame of `len` bytes, which the caller must write: the slot contains bytes of earlier
@@ -267,11 +322,14 @@ impl Slabs {
         true
     }
 
-    /// The frame's bytes; empty for a handle that was released.
+    /// The frame's bytes; empty for a handle that was released and for a segment of a train, which [`Slabs::frame`] has.
     #[inline]
     #[must_use]
     pub fn bytes(&self, handle: Handle) -> &[u8] {
         let class = handle.class();
+        if class == SEGMENT {
+            return &[];
+        }
         let (at, slot) = place(class, handle.index());
         let Some(Some(chunk)) = self.classes[class].chunks.get(at) else { return &[] };
         match chunk.slots[slot].len {
@@ -280,10 +338,13 @@ impl Slabs {
         }
     }
 
-    /// The frame's bytes, mutable; empty for a handle that was released.
+    /// The frame's bytes, mutable; empty for a handle that was released and for a segment of a train, which [`Slabs::own`] copies.
     #[inline]
     pub fn bytes_mut(&mut self, handle: Handle) -> &mut [u8] {
         let class = handle.class();
+        if class == SEGMENT {
+            return &mut [];
+        }
         let (at, slot) = place(class, handle.index());
         let Some(Some(chunk)) = self.classes[class].chunks.get_mut(at) else { return &mut [] };
         match chunk.slots[slot].len {
@@ -295,12 +356,19 @@ impl Slabs {
     /// The frame's length, bytes; 0 for a handle that was released.
     #[inline]
     #[must_use]
-    pub(crate) fn len_of(&self, handle: Handle) -> usize {
-        self.bytes(handle).len()
+    pub fn len_of(&self, handle: Handle) -> usize {
+        if handle.is_segment() { self.trains.len_of(handle) } else { self.bytes(handle).len() }
     }
 
     /// Stores a second frame with the same bytes. `None` if there is no memory, counted as refused.
     pub fn duplicate(&mut self, handle: Handle) -> Option<Handle> {
+        if handle.is_segment() {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let is_live = !self.frame(handle, &mut scratch).is_empty();
+            let copy = if is_live { self.insert(&scratch) } else { None };
+            self.scratch = scratch;
+            return copy;
+        }
         // If both slots are in one chunk, the bytes are copied within it; else the target chunk is taken
         // out for the time of the copy.
         let len = self.len_of(handle);
@@ -331,10 +399,21 @@ impl Slabs {
     /// Releases the frame's slot. A handle that was already released is ignored.
     #[inline]
     pub fn release(&mut self, handle: Handle) {
+        if handle.is_segment() {
+            return self.release_segment(handle);
+        }
         if self.classes[handle.class()].put(handle.class(), handle.index()) {
             self.packets -= 1;
         } else {
             debug_assert!(false, "{handle:?} was released twice");
+        }
+    }
+
+    fn release_segment(&mut self, segment: Handle) {
+        match self.trains.release(segment) {
+            Released::Slot(slot) => self.release(slot),
+            Released::Segment => self.packets -= 1,
+            Released::Nothing => debug_assert!(false, "{segment:?} was released twice"),
         }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
     };
     sys::bind(&fd, &address(device.index, libc::ETH_P_ALL as u16))
         .map_err(failed("bind a packet socket to"))?;
-    let transmitter = PacketTransmitter::open(device.clone())?;
+    let transmitter = PacketTransmitter::open(device.clone(), mtu_bytes)?;
     let receiver = PacketReceiver::new(fd, ring, device.clone(), options.clock.clone(), guard)?;
     Ok(Link {
         receiver: Box::new(receiver),

@@ -28,6 +28,8 @@ pub(super) struct PacketReceiver {
     statistics: ReceiveStatistics,
     /// Buffer for a frame longer than its slot in the ring.
     long: Vec<u8>,
+    /// Whether super-packets are kept whole.
+    keeps_trains: bool,
     /// Keeps the frames from this host's own stack.
     _guard: Option<Attachment>,
 }
@@ -55,19 +57,72 @@ impl PacketReceiver {
             stamps: StampMap::new(clock)?,
             statistics: ReceiveStatistics::default(),
             long: Vec::new(),
+            keeps_trains: false,
             _guard: guard,
         })
     }
 
-    /// Reads a frame that the ring has truncated; returns its length including the header.
-    fn read_long(&mut self) -> Option<usize> {
-        self.long.resize(VnetHeader::LEN + LONGEST_SUPER_PACKET, 0);
+    /// Reads a frame that the ring has truncated into `to`; returns its header and length.
+    fn read_long(fd: &OwnedFd, to: &mut [u8]) -> Option<(VnetHeader, usize)> {
+        let mut head = [0; VnetHeader::LEN];
+        let mut vectors = [
+            libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() },
+            libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() },
+        ];
+        // SAFETY: msghdr is integers and raw pointers, for which zero (null) is a value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = vectors.as_mut_ptr();
+        message.msg_iovlen = vectors.len() as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: `long` is writable for its length, which is given.
-        let n = unsafe {
-            libc::recv(self.fd.as_raw_fd(), self.long.as_mut_ptr().cast(), self.long.len(), flags)
-        };
-        usize::try_from(n).ok().filter(|n| (VnetHeader::LEN..=self.long.len()).contains(n))
+        // SAFETY: the two vectors are writable for their lengths and live through the call.
+        let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
+        let len = usize::try_from(n).ok()?.checked_sub(head.len())?;
+        (len <= to.len()).then(|| (VnetHeader::read(&head), len))
+    }
+
+    /// Reads and stores a frame that the ring has truncated, of `len` bytes.
+    fn store_long(
+        &mut self,
+        len: usize,
+        mut facts: Facts,
+        slabs: &mut Slabs,
+        out: &mut Vec<Received>,
+    ) {
+        if self.keeps_trains
+            && facts.tag.is_none()
+            && slabs.trains().has_room(len)
+            && let Some((slot, to)) = slabs.allocate(len)
+        {
+            let read = Self::read_long(&self.fd, to).filter(|(_, read)| *read == len);
+            let segmentation = read.and_then(|(vnet, _)| {
+                // The copy's header: a short slot may not have had room for it.
+                facts.vnet = vnet;
+                Segmentation::plan(to, &vnet).filter(|plan| plan.is_train(to))
+            });
+            let Some(segmentation) = segmentation else {
+                self.long.clear();
+                self.long.extend_from_slice(slabs.bytes(slot));
+                slabs.release(slot);
+                return match read {
+                    Some(_) => store_any(&self.long, &facts, slabs, &mut self.statistics, out),
+                    None => self.statistics.unusable += 1,
+                };
+            };
+            self.statistics.super_packets += 1;
+            self.statistics.trains += 1;
+            self.statistics.segments += segmentation.segments() as u64;
+            self.statistics.frames += segmentation.segments() as u64;
+            out.extend(slabs.split(slot, segmentation, facts.ingress_ns));
+            return;
+        }
+        self.long.resize(LONGEST_SUPER_PACKET, 0);
+        match Self::read_long(&self.fd, &mut self.long) {
+            Some((vnet, len)) => {
+                facts.vnet = vnet;
+                store_any(&self.long[..len], &facts, slabs, &mut self.statistics, out);
+            }
+            None => self.statistics.unusable += 1,
+        }
     }
 }
 
@@ -105,32 +160,21 @@ impl Receive for PacketReceiver {
                 tag,
                 vnet: entry.vnet,
             };
-            let whole = entry.data.len() == entry.len as usize;
-            if whole && !facts.vnet.is_super_packet() {
-                store(entry.data, &facts, slabs, &mut self.statistics, out);
-            } else if whole {
-                store_segments(entry.data, &facts, slabs, &mut self.statistics, out);
+            let len = entry.len as usize;
+            if entry.data.len() == len {
+                store_any(entry.data, &facts, slabs, &mut self.statistics, out);
             } else if entry.has(libc::TP_STATUS_COPY) {
-                match self.read_long() {
-                    Some(len) => {
-                        let frame = &self.long[VnetHeader::LEN..len];
-                        // Read the header from the copy: a short slot may not have had room for it.
-                        let head = self.long.first_chunk().map(VnetHeader::read);
-                        let facts = Facts { vnet: head.unwrap_or(facts.vnet), ..facts };
-                        if facts.vnet.is_super_packet() {
-                            store_segments(frame, &facts, slabs, &mut self.statistics, out);
-                        } else {
-                            store(frame, &facts, slabs, &mut self.statistics, out);
-                        }
-                    }
-                    None => self.statistics.unusable += 1,
-                }
+                self.store_long(len, facts, slabs, out);
             } else {
                 self.statistics.unusable += 1;
             }
             self.ring.release();
         }
         Ok(taken)
+    }
+
+    fn keep_trains(&mut self) {
+        self.keeps_trains = true;
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -145,6 +189,22 @@ impl Receive for PacketReceiver {
         self.statistics.kernel_drops += u64::from(read.tp_drops);
         self.statistics.clock_steps = self.stamps.steps();
         Ok(self.statistics)
+    }
+}
+
+/// Stores a frame, or the segments of a super-packet.
+#[inline]
+fn store_any(
+    frame: &[u8],
+    facts: &Facts,
+    slabs: &mut Slabs,
+    statistics: &mut ReceiveStatistics,
+    out: &mut Vec<Received>,
+) {
+    if facts.vnet.is_super_packet() {
+        store_segments(frame, facts, slabs, statistics, out);
+    } else {
+        store(frame, facts, slabs, statistics, out);
     }
 }
 

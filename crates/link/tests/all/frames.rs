@@ -2,14 +2,17 @@
 #![cfg(target_os = "linux")]
 
 use crate::path;
-use path::{Forwarder, RawSocket, path};
+use path::{Forwarder, Path, RawSocket, path};
 use weir_link::{LinkOptions, Mode, Slabs, memory};
 use weir_net::clock::Clock;
 use weir_net::counters::protocol_counters;
+use weir_net::interface::set_offload;
+use weir_net::namespace::NetNamespace;
 use weir_wire::checksum::Sum;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const MODES: [Mode; 3] = [Mode::Packet, Mode::XdpNative, Mode::XdpGeneric];
@@ -313,47 +316,16 @@ fn frames_of_sockets_arrive_with_correct_checksums() {
             path.disable_segmentation_at_the_ends();
         }
         let forwarder = Forwarder::start(&path, mode);
-        let (listener, receiver) = path
-            .b
-            .run_in(|| {
-                let receiver = UdpSocket::bind("198.18.0.2:5000").expect("bind");
-                receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
-                (TcpListener::bind("198.18.0.2:5001").expect("bind"), receiver)
-            })
-            .expect("enter");
-        let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
-        let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let (mut stream, _) = listener.accept().expect("accept");
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
-            stream.read_to_end(&mut bytes).expect("read");
-            bytes
-        });
-        let sender = path
-            .a
-            .run_in(|| {
-                let mut stream = TcpStream::connect_timeout(
-                    &"198.18.0.2:5001".parse().expect("address"),
-                    Duration::from_secs(60),
-                )
-                .expect("connect");
-                stream.set_write_timeout(Some(Duration::from_secs(60))).expect("timeout");
-                stream.write_all(&bulk).expect("write");
-                UdpSocket::bind("198.18.0.1:0").expect("bind")
-            })
-            .expect("enter");
-        assert!(reader.join().expect("reader") == bulk, "{mode}: other bytes than were sent");
+        let bulk = bulk();
+        assert!(streamed(&path, &bulk, || ()) == bulk, "{mode}: other bytes than were sent");
+        let (sender, receiver) = datagram_sockets(&path);
         for len in [0, 1, 2, 3, 17, 18, 100, 1471, 1472, 4000] {
             sender.send_to(&bulk[..len], "198.18.0.2:5000").expect("send");
             let mut got = [0; 5000];
             let n = receiver.recv(&mut got).unwrap_or_else(|e| panic!("{mode}: {len} bytes: {e}"));
             assert_eq!(got[..n], bulk[..len], "{mode}");
         }
-        let counters = path.b.run_in(protocol_counters).expect("enter").expect("counters");
-        assert!(counters.get("Udp", "InCsumErrors").is_some());
-        let wrong: Vec<_> =
-            counters.iter().filter(|(k, v)| k.contains("InCsumErrors") && *v > 0).collect();
-        assert!(wrong.is_empty(), "{mode}: {wrong:?}");
+        no_wrong_checksum(&path);
         let [(received, _), _] = forwarder.stop();
         assert!(received.checksums_completed > 0 && received.unusable == 0, "{mode}: {received:?}");
         if mode == Mode::Packet {
@@ -363,6 +335,97 @@ fn frames_of_sockets_arrive_with_correct_checksums() {
             );
         }
     }
+}
+
+/// Super-packets that are kept whole arrive complete, whether the outgoing interface segments or not, and also if that changes.
+#[test]
+fn trains_arrive_complete_by_any_interface() {
+    let name = "trains_arrive_complete_by_any_interface";
+    let segment = |path: &Path, on| {
+        let set = || {
+            for feature in ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"] {
+                set_offload("B", feature, on).expect("offload");
+            }
+        };
+        path.m.run_in(set).expect("enter");
+    };
+    for (on_before, on_then) in [(true, true), (false, false), (true, false)] {
+        let Some(path) = path(name, 1500) else { return };
+        segment(&path, on_before);
+        let forwarder = Forwarder::start_with(&path, Mode::Packet, true);
+        let bulk = bulk();
+        let got = streamed(&path, &bulk, || segment(&path, on_then));
+        assert!(got == bulk, "{on_before} {on_then}: other bytes than were sent");
+        let (sender, receiver) = datagram_sockets(&path);
+        let size = 1000_i32;
+        // SAFETY: UDP_SEGMENT has an int, which lives through the call.
+        let rc = unsafe {
+            let size = (&raw const size).cast();
+            libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, size, 4)
+        };
+        assert_eq!(rc, 0);
+        sender.send_to(&bulk[..20_500], "198.18.0.2:5000").expect("send");
+        for chunk in bulk[..20_500].chunks(1000) {
+            let mut got = [0; 5000];
+            let n =
+                receiver.recv(&mut got).unwrap_or_else(|e| panic!("{on_before} {on_then}: {e}"));
+            assert_eq!(got[..n], *chunk);
+        }
+        no_wrong_checksum(&path);
+        let [(received, sent), _] = forwarder.stop();
+        assert!(received.trains > 0 && received.segments > received.trains, "{received:?}");
+        assert_eq!(sent.super_packets > 0, on_before, "{on_before} {on_then}: {sent:?}");
+        assert_eq!((received.unplanned_drops(), sent.refused), (0, 0), "{on_before} {on_then}");
+        assert_eq!(received.frames, sent.frames);
+    }
+}
+
+fn bulk() -> Vec<u8> {
+    (0..3_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect()
+}
+
+/// What b receives of a stream with these bytes from a; `half_way` is called in between.
+fn streamed(path: &Path, bulk: &[u8], half_way: impl Fn()) -> Vec<u8> {
+    const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+    let listener = path.b.run_in(|| TcpListener::bind("198.18.0.2:5001").expect("bind"));
+    let listener = listener.expect("enter");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.set_read_timeout(LIMIT).expect("timeout");
+        stream.read_to_end(&mut bytes).expect("read");
+        bytes
+    });
+    let stream = path.a.run_in(|| {
+        let address = "198.18.0.2:5001".parse().expect("address");
+        TcpStream::connect_timeout(&address, Duration::from_secs(60)).expect("connect")
+    });
+    let mut stream = stream.expect("enter");
+    stream.set_write_timeout(LIMIT).expect("timeout");
+    let (first, second) = bulk.split_at(bulk.len() / 2);
+    stream.write_all(first).expect("write");
+    half_way();
+    stream.write_all(second).expect("write");
+    drop(stream);
+    reader.join().expect("reader")
+}
+
+/// Sockets of a and of port 5000 of b.
+fn datagram_sockets(path: &Path) -> (UdpSocket, UdpSocket) {
+    let socket = |host: &NetNamespace, address: &str| {
+        host.run_in(|| UdpSocket::bind(address).expect("bind")).expect("enter")
+    };
+    let receiver = socket(&path.b, "198.18.0.2:5000");
+    receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+    (socket(&path.a, "198.18.0.1:0"), receiver)
+}
+
+fn no_wrong_checksum(path: &Path) {
+    let counters = path.b.run_in(protocol_counters).expect("enter").expect("counters");
+    assert!(counters.get("Udp", "InCsumErrors").is_some());
+    let wrong: Vec<_> =
+        counters.iter().filter(|(k, v)| k.contains("InCsumErrors") && *v > 0).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]

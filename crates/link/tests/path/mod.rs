@@ -146,6 +146,11 @@ pub(crate) struct Forwarder {
 
 impl Forwarder {
     pub(crate) fn start(path: &Path, mode: Mode) -> Self {
+        Self::start_with(path, mode, false)
+    }
+
+    /// Starts; with `keeps_trains`, super-packets are kept whole.
+    pub(crate) fn start_with(path: &Path, mode: Mode, keeps_trains: bool) -> Self {
         let watchdog = path.m.run_in(|| {
             let mut watchdog = Watchdog::spawn().expect("watchdog");
             for interface in ["A", "B"] {
@@ -161,7 +166,10 @@ impl Forwarder {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let threads = [(from_a, to_b), (from_b, to_a)]
             .into_iter()
-            .map(|(from, to)| {
+            .map(|(mut from, to)| {
+                if keeps_trains {
+                    from.keep_trains();
+                }
                 let stop = stop.clone();
                 std::thread::spawn(move || forward(from, to, &stop))
             })
@@ -187,6 +195,7 @@ fn forward(
     poller.add(from.fd(), 0, Interest::READ).expect("add");
     let mut events = Events::new(1);
     let mut slabs = Slabs::new(64 << 20);
+    slabs.keep_trains(32 << 20);
     let mut received = Vec::new();
     let mut waiting: Vec<Handle> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
