@@ -146,6 +146,26 @@ impl Meta {
         }
     }
 
+    /// A packet that differs from this one in its length alone, as the segments of a super-packet do.
+    #[inline]
+    #[must_use]
+    pub(crate) fn of_length(&self, length: u32) -> Self {
+        let changed = |at: u32| if at == self.length { length } else { at };
+        let Layers { l3, l4, payload, end } = self.layers;
+        let ip_bytes = self.ip_bytes.saturating_add(length).saturating_sub(self.length);
+        Self {
+            length,
+            layers: Layers {
+                l3: changed(l3),
+                l4: changed(l4),
+                payload: changed(payload),
+                end: changed(end),
+            },
+            ip_bytes,
+            ..*self
+        }
+    }
+
     /// An ordinary packet of which only the length is known: sufficient if no filter and no content law needs its
     /// bytes. An MTU limit takes it for an IP packet that can't be fragmented, in an untagged frame.
     #[inline]

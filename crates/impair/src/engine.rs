@@ -209,6 +209,20 @@ impl Engine {
         Meta { role, ..Meta::opaque(handle, arrived_ns, frame.len() as u32) }
     }
 
+    /// The packet of the next segment of a super-packet, from that of the segment before it. `None` if the configuration reads
+    /// more than what all segments have in common; then [`meta`](Self::meta) parses it. The role is that of the segment before.
+    #[inline]
+    #[must_use]
+    pub fn next_segment(
+        &self,
+        before: &Meta,
+        handle: u32,
+        arrived_ns: u64,
+        length: u32,
+    ) -> Option<Meta> {
+        (!self.parses_rare).then(|| Meta { handle, arrived_ns, ..before.of_length(length) })
+    }
+
     /// All names of flows, with their numbers.
     pub(crate) fn names(&self) -> &Names {
         &self.names
