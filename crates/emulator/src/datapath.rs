@@ -13,7 +13,7 @@ use weir_model::plan::Direction as Side;
 use weir_wire::too_big;
 
 use crate::drops::{Drops, Watches};
-use crate::frames::{Copies, native};
+use crate::frames::{Copies, meta, native};
 use crate::lateness::{LATE_NS, Timing};
 use crate::packet_trace::TraceWriter;
 use crate::report::{LinkReport, PeriodReason, TriggerReport};
@@ -81,6 +81,8 @@ pub(crate) struct Datapath {
     hops: Hops,
     slabs: Slabs,
     copies: Copies,
+    /// Room for the bytes of a segment of a train.
+    scratch: Vec<u8>,
     received: Vec<Received>,
     metas: Vec<Meta>,
     dispositions: Vec<Disposition>,
@@ -123,9 +125,12 @@ impl Datapath {
         packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
         let hops = Hops::new(config, direction)?;
-        // A slot is at most twice what its frame counts towards the limit (tested).
+        // A slot is at most twice what its frame counts towards the limit (tested), except that of a train, of which only few
+        // segments may be left.
+        let of_trains = config.memory_bytes() / 2;
         let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
-        let mut slabs = Slabs::new(limit);
+        let mut slabs = Slabs::new(limit.saturating_add(of_trains));
+        slabs.keep_trains(of_trains);
         slabs.reserve(64, 1 << 12);
         slabs.reserve(1514, 1 << 10);
         let mut datapath = Datapath {
@@ -133,6 +138,7 @@ impl Datapath {
             hops,
             slabs,
             copies: Copies::default(),
+            scratch: Vec::new(),
             received: Vec::with_capacity(4096),
             metas: Vec::with_capacity(4096),
             dispositions: Vec::with_capacity(4096),
@@ -283,11 +289,12 @@ impl Datapath {
     pub(crate) fn judge(&mut self, now_ns: u64) {
         self.metas.clear();
         let first = self.hops.engine(self.hops.place_of_turn(0));
-        for frame in &self.received {
-            let handle = frame.handle.to_bits();
-            let bytes = self.slabs.bytes(frame.handle);
-            self.metas.push(first.meta(handle, frame.ingress_ns, bytes));
-            self.entered.1 += bytes.len() as u64;
+        let mut before = None;
+        for &Received { handle, len, ingress_ns } in &self.received {
+            let (slabs, scratch) = (&self.slabs, &mut self.scratch);
+            let packet = meta(first, slabs, (handle, len), ingress_ns, &mut before, scratch);
+            self.metas.push(packet);
+            self.entered.1 += u64::from(len);
         }
         self.entered.0 += self.received.len() as u64;
         self.received.clear();
@@ -312,9 +319,11 @@ impl Datapath {
                 _ => {
                     let engine = self.hops.engine(place);
                     let passing = self.passing.drain(..);
+                    let (slabs, scratch) = (&self.slabs, &mut self.scratch);
+                    let mut before = None;
                     arrivals.extend(passing.map(|PassingFrame { handle, at_ns, taken }| {
-                        let bytes = self.slabs.bytes(handle);
-                        (engine.meta(handle.to_bits(), at_ns, bytes), taken)
+                        let frame = (handle, slabs.len_of(handle) as u32);
+                        (meta(engine, slabs, frame, at_ns, &mut before, scratch), taken)
                     }));
                 }
             }
@@ -391,22 +400,27 @@ impl Datapath {
                     let mut disposition = *disposition;
                     let cut = match disposition.part() {
                         None => Some(handle),
-                        Some(part) => self.copies.cut(&mut self.slabs, &disposition, part),
+                        Some(part) => {
+                            let (slabs, scratch) = (&mut self.slabs, &mut self.scratch);
+                            self.copies.cut(slabs, &disposition, part, scratch)
+                        }
                     };
                     let edited = match (cut, self.hops.engine(place).edit(&disposition)) {
                         (None, _) => None,
                         (Some(handle), None) => Some((handle, true)),
                         (Some(handle), Some(edit)) => {
-                            // The change may include its addresses.
-                            let is_watched = self.watches.is_active();
-                            let frame = self.slabs.bytes(handle);
-                            let before = is_watched.then(|| Watches::before(edit, frame)).flatten();
-                            let edited = self.copies.edit(&mut self.slabs, handle, edit);
-                            if let (Some(before), Some((handle, true))) = (before, edited) {
-                                let frame = self.slabs.bytes(handle);
-                                self.watches.changed(disposition.flow, before, frame);
-                            }
-                            edited
+                            self.copies.own(&mut self.slabs, handle).map(|handle| {
+                                let frame = self.slabs.bytes_mut(handle);
+                                // The change may include its addresses.
+                                let is_watched = self.watches.is_active();
+                                let before =
+                                    is_watched.then(|| Watches::before(edit, frame)).flatten();
+                                let changed = edit.apply(frame);
+                                if let Some(before) = before.filter(|_| changed) {
+                                    self.watches.changed(disposition.flow, before, frame);
+                                }
+                                (handle, changed)
+                            })
                         }
                     };
                     if !edited.is_some_and(|(_, changed)| changed) {
@@ -426,7 +440,7 @@ impl Datapath {
                     let native = self.native(disposition);
                     self.write(disposition, None, native);
                     if let Some(mtu) = disposition.reported_mtu() {
-                        let packet = self.slabs.bytes(handle);
+                        let packet = self.slabs.frame(handle, &mut self.scratch);
                         self.messages.extend(too_big::message(packet, mtu));
                     }
                     self.dropped(disposition.flow, disposition.verdict, handle);
@@ -452,12 +466,13 @@ impl Datapath {
 
     /// Sequence and flow of native data, if the packet trace or a watch needs them.
     #[inline]
-    fn native(&self, disposition: &Disposition) -> Option<(u64, u32)> {
+    fn native(&mut self, disposition: &Disposition) -> Option<(u64, u32)> {
         self.packet_trace.as_ref()?;
         if disposition.fragment.is_later() {
             return None;
         }
-        native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.hops.native_port())
+        let handle = Handle::from_bits(disposition.handle);
+        native(self.slabs.frame(handle, &mut self.scratch), self.hops.native_port())
     }
 
     #[inline]
@@ -478,7 +493,8 @@ impl Datapath {
     #[inline]
     fn dropped(&mut self, flow: u32, verdict: Verdict, handle: Handle) {
         if self.watches.is_active() {
-            self.watches.dropped(flow, verdict, self.slabs.bytes(handle));
+            let frame = self.slabs.frame(handle, &mut self.scratch);
+            self.watches.dropped(flow, verdict, frame);
         }
     }
 
@@ -526,7 +542,11 @@ impl Datapath {
         clock: &mut dyn FnMut() -> u64,
     ) -> weir_link::Result<()> {
         while self.left < self.handles.len() {
-            let end = self.handles.len().min(self.left + SENT_AT_ONCE);
+            let mut end = self.handles.len().min(self.left + SENT_AT_ONCE);
+            // A train leaves whole.
+            while self.handles.get(end).is_some_and(|next| next.follows(self.handles[end - 1])) {
+                end += 1;
+            }
             let sent = to.send(&self.slabs, &self.handles[self.left..end])?;
             if sent == 0 {
                 break;
@@ -605,7 +625,7 @@ impl Datapath {
             let QueuedFrame { disposition, native } = self.leaving[at];
             self.left = at + 1;
             self.waiting_bytes -= u64::from(disposition.length);
-            out(disposition.at_ns, self.slabs.bytes(self.handles[at]))?;
+            out(disposition.at_ns, self.slabs.frame(self.handles[at], &mut self.scratch))?;
             self.left_at(&disposition, native, disposition.at_ns);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }

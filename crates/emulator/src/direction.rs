@@ -499,6 +499,7 @@ impl Worker {
             driver_dropped_packets: sent.dropped,
             left_behind_packets: self.left_behind,
             super_packets: received.super_packets,
+            sent_super_packets: sent.super_packets,
             times_full: sent.times_full,
             clock_steps: received.clock_steps,
             cpu_nanoseconds: thread_cpu_ns(),

@@ -151,7 +151,11 @@ impl Emulator {
         let rings = links.each_ref().map(|link| {
             u64::from(link.description.ring_frames) * u64::from(link.description.queues)
         });
-        let [a, b] = links;
+        let [mut a, mut b] = links;
+        if [&a, &b].iter().all(|link| link.description.mode.knows_trains()) {
+            a.receiver.keep_trains();
+            b.receiver.keep_trains();
+        }
         let ways = [
             (Direction::Forward, a.receiver, b.transmitter),
             (Direction::Reverse, b.receiver, a.transmitter),

@@ -2,13 +2,42 @@
 
 use std::collections::HashMap;
 
-use weir_impair::{Disposition, Edit};
+use weir_impair::{Disposition, Engine, Meta, Role};
 use weir_link::{Handle, Slabs};
 use weir_wire::datagram::looks_like_control;
 use weir_wire::ethernet::{ETHERTYPE, EthernetFrame};
 use weir_wire::fragment::Part;
 use weir_wire::header::native::peek;
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
+
+/// The packet of a frame. `before` is the segment of a train that was received before it, if it was one, and becomes this frame:
+/// segments of a train are parsed once, as far as the configuration permits.
+#[inline]
+pub(crate) fn meta(
+    engine: &Engine,
+    slabs: &Slabs,
+    (handle, length): (Handle, u32),
+    at_ns: u64,
+    before: &mut Option<(Handle, Meta)>,
+    scratch: &mut Vec<u8>,
+) -> Meta {
+    if !handle.is_segment() {
+        return engine.meta(handle.to_bits(), at_ns, slabs.bytes(handle));
+    }
+    let follows = before.as_ref().filter(|(last, _)| handle.follows(*last));
+    // Datagrams differ in whether they are control traffic.
+    let differs = |meta: &Meta| {
+        let is_control = slabs.datagram(handle).map(looks_like_control);
+        is_control.is_some_and(|is_control| is_control || meta.role == Role::Control)
+    };
+    let next = follows
+        .filter(|(_, meta)| !differs(meta))
+        .and_then(|(_, meta)| engine.next_segment(meta, handle.to_bits(), at_ns, length));
+    let meta =
+        next.unwrap_or_else(|| engine.meta(handle.to_bits(), at_ns, slabs.frame(handle, scratch)));
+    *before = Some((handle, meta));
+    meta
+}
 
 /// Number of owners of a frame beyond the first; most frames have one owner, and no entry.
 #[derive(Debug, Default)]
@@ -48,28 +77,23 @@ impl Copies {
         slabs: &mut Slabs,
         disposition: &Disposition,
         part: Part,
+        scratch: &mut Vec<u8>,
     ) -> Option<Handle> {
         let handle = Handle::from_bits(disposition.handle);
-        let fragment = part.of(slabs.bytes(handle)).and_then(|frame| slabs.insert(&frame));
+        let fragment = part.of(slabs.frame(handle, scratch)).and_then(|frame| slabs.insert(&frame));
         self.release(slabs, handle);
         fragment
     }
 
-    /// Applies a change to a frame, to a copy if another owner keeps the old bytes; returns
-    /// whether anything changed. `None` if out of memory; its ownership is released then.
-    pub(crate) fn edit(
-        &mut self,
-        slabs: &mut Slabs,
-        mut handle: Handle,
-        edit: &Edit,
-    ) -> Option<(Handle, bool)> {
-        if self.shared(handle.to_bits()) {
-            let own = slabs.duplicate(handle);
-            self.release(slabs, handle);
-            handle = own?;
+    /// A frame with these bytes that can be changed: a copy if another owner keeps the old bytes, or if they are part of a train.
+    /// `None` if out of memory; its ownership is released then.
+    pub(crate) fn own(&mut self, slabs: &mut Slabs, handle: Handle) -> Option<Handle> {
+        if !self.shared(handle.to_bits()) {
+            return slabs.own(handle);
         }
-        let changed = edit.apply(slabs.bytes_mut(handle));
-        Some((handle, changed))
+        let own = slabs.duplicate(handle);
+        self.release(slabs, handle);
+        own
     }
 }
 

@@ -444,8 +444,11 @@ pub struct LinkReport {
     /// Frames left in the receive ring at the end.
     #[serde(default)]
     pub left_behind_packets: u64,
-    /// Super-packets that were segmented into frames.
+    /// Super-packets that arrived: frames coalesced by segmentation offload. Laws decide on each of their segments.
     pub super_packets: u64,
+    /// Super-packets that left: consecutive segments that the laws did not separate.
+    #[serde(default)]
+    pub sent_super_packets: u64,
     /// Times that the outgoing link had no room.
     pub times_full: u64,
     /// Steps of the realtime clock, from the receive stamps.

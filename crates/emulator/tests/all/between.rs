@@ -60,6 +60,87 @@ fn packet_trace(path: &std::path::Path) -> Vec<(Record, Judged)> {
     std::iter::from_fn(read).collect()
 }
 
+/// A super-packet of TCP over IPv4 with seven segments of 500 bytes and one of 300, of one of two connections.
+fn super_packet(number: u32) -> Vec<u8> {
+    let payload: Vec<u8> = (0..3800_u32).map(|i| (i + number) as u8).collect();
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+    let bytes = (40 + payload.len() as u16).to_be_bytes();
+    frame.extend([0x45, 0, bytes[0], bytes[1], 0, 7, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x30, 0x39 + (number % 2) as u8, 0, 80]);
+    frame.extend((number * 3800).to_be_bytes());
+    // Acknowledgement; data offset 5, PSH and ACK; window, checksum, urgent pointer.
+    frame.extend([0, 0, 0, 1, 0x50, 0x18, 16, 0, 0, 0, 0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn laws_decide_on_each_segment_of_a_super_packet_as_on_a_frame() {
+    const SEGMENT: u16 = 500;
+    const TRAINS: u32 = 200;
+    let start_ns = Clock::System.monotonic_ns();
+    let at = |number: u32| start_ns + u64::from(number) * 10_000;
+    // What comes out of an emulator, given super-packets or their segments, and the counters of its flows.
+    let run = |text: &str, segments: Option<&[Vec<u8>]>| {
+        let impairment = Impairment::parse(text).unwrap();
+        let (emulator, a, b) = start(EmulatorConfig::new("A", "B", impairment), 100_000);
+        match segments {
+            None => {
+                for number in 0..TRAINS {
+                    a.put_super_packet(at(number), &super_packet(number), SEGMENT);
+                }
+            }
+            Some(segments) => {
+                for (number, of_one) in (0..).zip(segments.chunks(8)) {
+                    of_one.iter().for_each(|segment| a.put(at(number), segment));
+                }
+            }
+        }
+        until("all are in", || {
+            let report = emulator.report().unwrap();
+            report.directions[0].received_packets == u64::from(TRAINS) * 8
+                && report.directions[0].held_packets == 0
+        });
+        let ending = emulator.finish("test");
+        assert!(ending.error.is_none());
+        let flows = ending.report.impairment.flows;
+        let counters: Vec<_> =
+            flows.iter().map(|flow| (flow.name.clone(), flow.counters)).collect();
+        (taken(&b), counters, ending.report.directions[0].link.super_packets)
+    };
+    let document = |flows: &str| format!("schema = 'weir.impair/1'\nseed = '0x7'\n{flows}");
+    let (segments, _, kept) = run(&document(""), None);
+    assert_eq!((segments.len() as u32, kept), (TRAINS * 8, u64::from(TRAINS)));
+    let tcp = |segment: &Vec<u8>| (segment.len(), segment[47]);
+    assert_eq!(
+        segments[..8].iter().map(tcp).collect::<Vec<_>>(),
+        [[(554, 0x10); 7].as_slice(), &[(354, 0x18)]].concat()
+    );
+    for flows in [
+        "[other]\na_to_b = 'loss 10%'",
+        "[other]\na_to_b = 'duplicate 10%'",
+        "[other]\na_to_b = 'corrupt 20% repair'",
+        "[other]\na_to_b = 'corrupt 100% repair ber 0.0001'",
+        "[other]\na_to_b = 'delay 1ms..3ms'",
+        "[other]\na_to_b = 'rate 2G queue 100packets'",
+        "[other]\na_to_b = 'mtu 400 fragment'",
+        "[other]\na_to_b = 'mtu 400'",
+        // Of each super-packet, the last segment has PSH, and another length.
+        "[[flow]]\nname = 'push'\nfilter = { tcp_flags = 'psh' }\na_to_b = 'loss 50%'",
+        "[[flow]]\nname = 'short'\nfilter = { length = '0-400' }\na_to_b = 'loss 50%'",
+        "[[flow]]\nname = 'first'\nfilter = { source_port = 12345 }\na_to_b = 'loss 50%'",
+        "[[flow]]\nname = 'far'\nfilter = { protocol = 'tcp' }\nhop = 2\na_to_b = 'loss 20%, delay 1ms'\n\
+         [other]\na_to_b = 'loss 5%, duplicate 20%'",
+    ] {
+        let text = document(flows);
+        let (of_trains, train_counters, kept) = run(&text, None);
+        let (of_frames, frame_counters, none) = run(&text, Some(&segments));
+        assert_eq!((kept, none), (u64::from(TRAINS), 0), "{flows}");
+        assert_eq!(train_counters, frame_counters, "{flows}");
+        assert!(of_trains == of_frames, "{flows}: other frames, or in another order");
+    }
+}
+
 #[test]
 fn everything_that_came_in_is_accounted_for_and_the_packet_trace_agrees() {
     let dir = tempfile::tempdir().unwrap();

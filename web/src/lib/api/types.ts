@@ -3501,7 +3501,13 @@ export interface components {
             refused_packets: number;
             /**
              * Format: uint64
-             * @description Super-packets that were segmented into frames.
+             * @description Super-packets that left: consecutive segments that the laws did not separate.
+             * @default 0
+             */
+            sent_super_packets: number;
+            /**
+             * Format: uint64
+             * @description Super-packets that arrived: frames coalesced by segmentation offload. Laws decide on each of their segments.
              */
             super_packets: number;
             /**

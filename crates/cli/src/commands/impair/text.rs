@@ -187,7 +187,8 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.refused_packets, "refused by the outgoing interface"),
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
             (link.left_behind_packets, "left in the receive ring at the end"),
-            (link.super_packets, "arrived coalesced and were segmented"),
+            (link.super_packets, "arrived coalesced: laws decide on each segment"),
+            (link.sent_super_packets, "left coalesced"),
             (
                 direction.exempt_packets,
                 "exempt from the laws (ARP, neighbour discovery, bridge frames)",
