@@ -171,7 +171,7 @@ pub struct FlowReport {
     pub active: bool,
     /// What it saw.
     pub counters: Counters,
-    /// Its laws in one line.
+    /// Its laws in one line; long lists end with `…`.
     pub asked: String,
     /// The figures that its laws ask for.
     #[serde(default)]
@@ -259,7 +259,7 @@ pub struct AskedFigures {
     /// Changed, of sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ratio: Option<f64>,
-    /// The rate that its packets may use, framing included.
+    /// The rate that its packets may use, framing included; of a trace the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits_per_second: Option<u64>,
     /// Mean of the delay law, s; absent if the law has none.
@@ -281,7 +281,7 @@ impl AskedFigures {
             duplicate_ratio: laws.duplicate.as_ref().map(|law| law.mean()),
             reordered_ratio: laws.reorder.as_ref().and_then(|law| law.mean()),
             modified_ratio: laws.content.as_ref().and_then(|law| law.mean()),
-            bits_per_second: laws.rate.as_ref().map(|law| law.bits.0),
+            bits_per_second: laws.rate.as_ref().map(|law| law.bits.mean().0),
             delay_mean_seconds: delay.and_then(|m| m.mean_ns).map(|ns| ns / 1e9),
             delay_deviation_seconds: delay.and_then(|m| m.deviation_ns).map(|ns| ns / 1e9),
         }

@@ -271,10 +271,13 @@ impl Engine {
         })
     }
 
-    /// Starts triggers that have not started to wait yet, and the timeline: at the start of the emulator, and after another
-    /// configuration. Otherwise they start with their first packet.
+    /// Starts triggers that have not started to wait yet, the timeline and the traces of links: at the start of the emulator, and
+    /// after another configuration. Otherwise they start with their first packet.
     pub fn arm(&mut self, now_ns: u64) {
         self.start_timeline(now_ns);
+        for link in self.paths.iter_mut().filter_map(Path::transmitter_mut) {
+            link.start_trace(now_ns);
+        }
         for trigger in self.flows.iter_mut().filter_map(|flow| flow.trigger.as_mut()) {
             trigger.running.arm(now_ns);
         }
@@ -958,6 +961,8 @@ fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
     }
 }
 
+#[cfg(test)]
+mod delivery_tests;
 #[cfg(test)]
 mod group_tests;
 #[cfg(test)]

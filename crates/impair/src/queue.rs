@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use weir_laws::Draws;
-use weir_model::impairment::{Framing, Police, QueueLimit, Rate, RunningBackground};
+use weir_model::impairment::{
+    DeliveryTrace, Framing, OPPORTUNITY_BYTES, Police, QueueLimit, Rate, RunningBackground,
+};
 
 /// Bytes of an untagged Ethernet header, beyond the network layer.
 const ETHERNET_HEADER: i64 = 14;
@@ -91,42 +93,194 @@ struct Burst {
     peak: Option<Meter>,
 }
 
+/// The delivery opportunities of a link. One at time t is for frames that arrived before t; its unused bytes are lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Opportunities {
+    trace: DeliveryTrace,
+    /// When the trace starts; absent before.
+    start_ns: Option<u64>,
+    /// Number of the first opportunity that is not used up, and the bytes of it that are used.
+    next: u64,
+    used: u32,
+    /// No frame leaves by this time: when the link before this one is free.
+    after_ns: u64,
+    /// Whether a frame was refused because the trace ends before it would have left: no later one passes it.
+    has_ended: bool,
+}
+
+impl Opportunities {
+    fn new(trace: &DeliveryTrace) -> Self {
+        Self {
+            trace: trace.clone(),
+            start_ns: None,
+            next: 0,
+            used: 0,
+            after_ns: 0,
+            has_ended: false,
+        }
+    }
+
+    /// Time of an opportunity; `u64::MAX` if there is none.
+    #[inline]
+    fn time(&self, number: u64) -> u64 {
+        let ns = self.trace.at_ns(number);
+        ns.map_or(u64::MAX, |ns| self.start_ns.unwrap_or(0).saturating_add(ns))
+    }
+
+    /// When a frame that arrives at `t` starts to leave; `u64::MAX` if it never does.
+    #[inline]
+    fn start(&mut self, t: u64) -> u64 {
+        let start_ns = *self.start_ns.get_or_insert(t);
+        let t = t.max(self.after_ns);
+        if self.time(self.next) <= t {
+            self.next = match t.checked_sub(start_ns) {
+                Some(elapsed_ns) => self.trace.first_after(elapsed_ns).max(self.next),
+                None => self.next,
+            };
+            self.used = 0;
+        }
+        self.time(self.next)
+    }
+
+    /// The opportunity with the last of so many further bytes, which are not lost, and the bytes of it that are used then.
+    #[inline]
+    fn after(&self, bytes: u64) -> (u64, u32) {
+        let used = u64::from(self.used).saturating_add(bytes).max(1);
+        let size = u64::from(OPPORTUNITY_BYTES);
+        let further = (used - 1) / size;
+        (self.next.saturating_add(further), (used - further * size) as u32)
+    }
+
+    /// Sends a frame that arrives at `t`; returns when its last byte leaves.
+    #[inline]
+    fn send(&mut self, t: u64, framed: u32) -> u64 {
+        self.start(t);
+        let (number, used) = self.after(framed.into());
+        let leaves = self.time(number);
+        (self.next, self.used) =
+            if used == OPPORTUNITY_BYTES { (number + 1, 0) } else { (number, used) };
+        leaves
+    }
+}
+
+/// How frames leave a link.
+#[derive(Clone, Debug)]
+enum Pace {
+    /// One after the other, each in its time of transmission.
+    Link,
+    /// As long as there are tokens.
+    Shaper(Burst),
+    /// At delivery opportunities.
+    Trace(Box<Opportunities>),
+}
+
 /// The transmitter of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Transmitter {
     framing: Framing,
-    /// End of transmission of all accepted frames. With a burst: when the bucket will be full.
+    /// End of transmission of all accepted frames. With a burst: when the bucket will be full. With a trace its rate is the mean.
     busy_until: Meter,
-    burst: Option<Burst>,
+    pace: Pace,
 }
 
 impl Transmitter {
     pub(crate) fn new(config: &Rate) -> Self {
-        let busy_until = Meter::new(config.bits.0);
-        let burst = config.burst.map(|burst| Burst {
-            ns: busy_until.time_of(burst.0),
-            peak: config.peak.map(|peak| Meter::new(peak.0)),
-        });
-        Self { framing: config.framing(), busy_until, burst }
+        let busy_until = Meter::new(config.bits.mean().0);
+        let pace = match (config.bits.trace(), config.burst) {
+            (Some(trace), _) => Pace::Trace(Box::new(Opportunities::new(trace))),
+            (None, Some(burst)) => Pace::Shaper(Burst {
+                ns: busy_until.time_of(burst.0),
+                peak: config.peak.map(|peak| Meter::new(peak.0)),
+            }),
+            (None, None) => Pace::Link,
+        };
+        Self { framing: config.framing(), busy_until, pace }
     }
 
     /// Starts another transmission at `t` at the earliest, then without tokens for a burst if that is later than `now`.
     pub(crate) fn start_after(&mut self, t: u64, now: u64) {
-        let burst_ns = self.burst.as_ref().map_or(0, |burst| if t > now { burst.ns } else { 0 });
-        self.busy_until.set(t.saturating_add(burst_ns));
-        if let Some(peak) = self.burst.as_mut().and_then(|burst| burst.peak.as_mut()) {
-            peak.set(t);
+        self.busy_until.set(t);
+        match &mut self.pace {
+            Pace::Link => {}
+            Pace::Shaper(Burst { ns, peak }) => {
+                self.busy_until.set(t.saturating_add(if t > now { *ns } else { 0 }));
+                if let Some(peak) = peak {
+                    peak.set(t);
+                }
+            }
+            Pace::Trace(trace) => trace.after_ns = t,
         }
     }
 
-    /// When another transmission can start.
+    /// Starts the trace, if there is one that has not started.
+    pub(crate) fn start_trace(&mut self, now: u64) {
+        if let Pace::Trace(trace) = &mut self.pace {
+            trace.start_ns.get_or_insert(now);
+        }
+    }
+
+    /// Continues the trace of the transmitter that this one replaces, if it is the same trace.
+    pub(crate) fn continue_trace(&mut self, before: &Transmitter) {
+        if let (Pace::Trace(own), Pace::Trace(before)) = (&mut self.pace, &before.pace)
+            && own.trace == before.trace
+        {
+            **own = Opportunities { after_ns: own.after_ns, ..Opportunities::clone(before) };
+        }
+    }
+
+    /// When the last frame has been sent, and another transmission can start on a link without a trace.
     #[inline]
     pub(crate) fn free_at(&self) -> u64 {
         let end = self.busy_until.time();
-        match &self.burst {
-            None => end,
-            Some(Burst { ns, peak }) => {
+        match &self.pace {
+            Pace::Link | Pace::Trace(_) => end,
+            Pace::Shaper(Burst { ns, peak }) => {
                 end.saturating_sub(*ns).max(peak.as_ref().map_or(0, Meter::time))
+            }
+        }
+    }
+
+    /// When the transmission of a frame that arrives at `t` starts, behind all others; `free_at` is [`free_at`](Self::free_at).
+    /// `u64::MAX` if it never does.
+    #[inline]
+    fn start(&mut self, t: u64, free_at: u64) -> u64 {
+        match &mut self.pace {
+            Pace::Link | Pace::Shaper(_) => t.max(free_at),
+            Pace::Trace(trace) => trace.start(t),
+        }
+    }
+
+    /// When the link sends the next of its waiting frames, after those that it has sent by `t`.
+    pub(crate) fn next_start(&mut self, t: u64) -> u64 {
+        let free_at = self.free_at();
+        match &mut self.pace {
+            Pace::Link | Pace::Shaper(_) => free_at,
+            Pace::Trace(trace) => trace.start(t),
+        }
+    }
+
+    /// Whether a waiting frame can be sent at `t`. `has_waited`: as [`send`](Self::send).
+    pub(crate) fn is_ready(&self, t: u64, has_waited: bool) -> bool {
+        match &self.pace {
+            Pace::Link | Pace::Shaper(_) => self.free_at() <= t,
+            Pace::Trace(trace) => has_waited && trace.time(trace.next) <= t,
+        }
+    }
+
+    /// Sends a waiting frame at `t`, when the link [is ready](Self::is_ready); returns when its transmission ends.
+    pub(crate) fn serve(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
+        // The frame arrived before its opportunity.
+        let t = if let Pace::Trace(_) = self.pace { t.saturating_sub(1) } else { t };
+        self.send(t, framed, has_waited)
+    }
+
+    /// Whether a frame that is the last of so many waiting bytes would never leave: the trace ends before.
+    pub(crate) fn never_leaves(&mut self, bytes: u64) -> bool {
+        match &mut self.pace {
+            Pace::Link | Pace::Shaper(_) => false,
+            Pace::Trace(trace) => {
+                trace.has_ended |= trace.time(trace.after(bytes).0) == u64::MAX;
+                trace.has_ended
             }
         }
     }
@@ -141,8 +295,14 @@ impl Transmitter {
     /// ended, which may be a part of a nanosecond before [`free_at`](Self::free_at).
     #[inline]
     pub(crate) fn send(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
-        if self.burst.is_some() {
-            return self.send_shaped(t, framed, has_waited);
+        match &mut self.pace {
+            Pace::Link => {}
+            Pace::Shaper(_) => return self.send_shaped(t, framed, has_waited),
+            Pace::Trace(trace) => {
+                let leaves = trace.send(t, framed);
+                self.busy_until.set(leaves);
+                return leaves;
+            }
         }
         if !has_waited {
             self.busy_until.set(t);
@@ -154,7 +314,7 @@ impl Transmitter {
     /// As [`send`](Self::send), with a burst.
     #[cold]
     fn send_shaped(&mut self, t: u64, framed: u32, has_waited: bool) -> u64 {
-        let Some(Burst { ns, peak }) = &mut self.burst else { return t };
+        let Pace::Shaper(Burst { ns, peak }) = &mut self.pace else { return t };
         let peak_end = peak.as_ref().map_or(0, Meter::time);
         let earliest = t.max(peak_end);
         if earliest >= self.busy_until.time() {
@@ -172,8 +332,26 @@ impl Transmitter {
         peak.time()
     }
 
+    /// For how long a frame would wait from `t` on behind so many bytes, which wait.
+    pub(crate) fn wait(&self, t: u64, bytes: u64) -> u64 {
+        match &self.pace {
+            Pace::Link | Pace::Shaper(_) => {
+                self.free_at().saturating_sub(t).saturating_add(self.time_of(bytes))
+            }
+            Pace::Trace(_) => self.ends(bytes).saturating_sub(t),
+        }
+    }
+
+    /// When so many waiting bytes will have been sent.
+    pub(crate) fn ends(&self, bytes: u64) -> u64 {
+        match &self.pace {
+            Pace::Trace(trace) if bytes > 0 => trace.time(trace.after(bytes).0),
+            _ => self.free_at().saturating_add(self.time_of(bytes)),
+        }
+    }
+
     /// Time that bytes take on the link.
-    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+    fn time_of(&self, bytes: u64) -> u64 {
         self.busy_until.time_of(bytes)
     }
 
@@ -259,7 +437,7 @@ const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
 /// The state of a link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    transmitter: Transmitter,
+    pub(crate) transmitter: Transmitter,
     limit: Limit,
     /// Waiting frames; only if the limit is in bytes or packets.
     waiting: VecDeque<Waiting>,
@@ -278,7 +456,7 @@ impl Link {
             background: config
                 .background
                 .as_ref()
-                .map(|background| Box::new(background.start(config.bits, config.framing()))),
+                .map(|background| Box::new(background.start(config.bits.mean(), config.framing()))),
         }
     }
 
@@ -378,7 +556,8 @@ impl Link {
     #[inline]
     fn admit(&mut self, t: u64, framed: u32, cost: u64, memory: &mut Memory) -> Entry {
         let free_at = self.free_at();
-        if t >= free_at {
+        let start = self.transmitter.start(t, free_at);
+        if start <= t {
             if !memory.has_room(cost) {
                 return Entry::NoMemory;
             }
@@ -389,11 +568,13 @@ impl Link {
                 self.leave_waiting(t);
             }
             let room = match self.limit {
-                Limit::Time(most) => free_at - t <= most,
+                // On a link with a trace, which any frame waits for.
+                _ if t >= free_at => true,
+                Limit::Time(most) => start - t <= most,
                 Limit::Bytes(most) => self.waiting_bytes + u64::from(framed) <= most,
                 Limit::Packets(most) => self.waiting.len() < most,
             };
-            if !room {
+            if !room || self.transmitter.never_leaves(framed.into()) {
                 return Entry::Full;
             }
             if !memory.has_room(cost) {
@@ -403,7 +584,7 @@ impl Link {
                 if self.waiting.len() == self.waiting.capacity() && !self.grow(cost, memory) {
                     return Entry::NoMemory;
                 }
-                self.waiting.push_back((free_at, framed));
+                self.waiting.push_back((start, framed));
                 self.waiting_bytes += u64::from(framed);
             }
         }

@@ -15,7 +15,7 @@ use crate::disposition::Meta;
 use crate::engine::ManagedLink;
 use crate::key::Layers;
 use crate::pool::List;
-use crate::queue::{Link, Policer};
+use crate::queue::{Link, Policer, Transmitter};
 use crate::trigger::{RunningTrigger, TriggerStatus};
 
 /// A stage in the engine. Content is not one: it is changed when a packet leaves, since flipped bits do not
@@ -562,6 +562,18 @@ impl Path {
             fifo_ns: 0,
             waiting: List::EMPTY,
         }
+    }
+
+    /// The transmitter of its link.
+    pub(crate) fn transmitter(&self) -> Option<&Transmitter> {
+        let managed = self.managed.as_ref().map(|link| &link.transmitter);
+        self.link.as_ref().map(|link| &link.transmitter).or(managed)
+    }
+
+    /// The transmitter of its link.
+    pub(crate) fn transmitter_mut(&mut self) -> Option<&mut Transmitter> {
+        let managed = self.managed.as_mut().map(|link| &mut link.transmitter);
+        self.link.as_mut().map(|link| &mut link.transmitter).or(managed)
     }
 
     /// Whether it belongs to one flow.

@@ -70,6 +70,21 @@ pub fn fuzz_series(data: &[u8]) {
     }
 }
 
+/// A file of mahimahi is refused, or its opportunities are in order, one for each line, and the same after printing and reading again.
+pub fn fuzz_delivery_trace(data: &[u8]) {
+    use crate::impairment::{DeliveryTrace, LinkRate};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(trace) = DeliveryTrace::from_lines(text) {
+        let times: Vec<_> = (0..=2 * text.lines().count() as u64).map(|n| trace.at_ns(n)).collect();
+        assert!(times.is_sorted() && times[0] <= Some(trace.duration_ns()));
+        assert_eq!(
+            trace.at_ns(trace.first_after(trace.duration_ns() - 1)),
+            Some(trace.duration_ns())
+        );
+        assert_eq!(trace.to_string().parse(), Ok(LinkRate::Trace(trace)));
+    }
+}
+
 /// netem's words are refused, or become laws that are the same after printing and parsing again.
 pub fn fuzz_netem(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -127,8 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn delivery_traces() {
+        mutate(b"0\n1\n1\n4\n4\n4\n12\n", fuzz_delivery_trace);
+    }
+
+    #[test]
     fn laws() {
         for seed in [
+            "rate trace(0 1x2 4) once queue 9packets codel, loss 1%",
+            "rate trace(1,5x3) background 5% overhead 0, delay 5ms",
             "loss 1% run 4, duplicate 0.1%, rate 10M queue 250ms overhead 38, delay 40ms \u{b1}5ms normal allow, corrupt 1% repair flip 3 at l4, order delay rate",
             "loss ge 1% to-good 2% bad 50% good 0.1%, delay 5ms..10ms max, rate 1G queue 9packets",
             "loss every 9, delay 40ms +- 5ms exponential most 1s, corrupt 5% checksum",

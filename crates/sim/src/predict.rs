@@ -33,9 +33,9 @@ pub fn predict(
     ingress: impl IntoIterator<Item = Ingress>,
 ) -> Result<Vec<Disposition>, SimError> {
     let refuse = |given, accepted| SimError::Predict { flow: flow.into(), given, accepted };
-    if impairment.timeline.is_some() || impairment.has_triggers() {
+    if impairment.timeline.is_some() || impairment.has_triggers() || impairment.has_traces() {
         let accepted =
-            "laws without a timeline or a trigger, which count from the emulator's start";
+            "laws without a timeline, a trigger or a trace, which count from the emulator's start";
         return Err(refuse("changes with time", accepted));
     }
     let mut alone = impairment.clone();
@@ -180,9 +180,10 @@ mod tests {
 
     #[test]
     fn what_counts_from_the_start_is_refused() {
-        let laws = "loss 5%, trigger after 1s".parse().unwrap();
-        assert!(
-            predict(&Impairment::of_both(laws), OTHER, Direction::Forward, every_ms(1)).is_err()
-        );
+        for laws in ["loss 5%, trigger after 1s", "rate trace(1 2)"] {
+            let impairment = Impairment::of_both(laws.parse().unwrap());
+            let refused = predict(&impairment, OTHER, Direction::Forward, every_ms(1));
+            assert!(refused.is_err(), "{laws}");
+        }
     }
 }

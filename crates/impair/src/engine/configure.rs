@@ -332,6 +332,9 @@ impl Engine {
             None => link.busy_until(free_at, now),
         });
         path.managed = path.managed.map(|link| link.busy_until(free_at, now));
+        if let (Some(link), Some(old)) = (path.transmitter_mut(), before.transmitter()) {
+            link.continue_trace(old);
+        }
         if path.shared.police == before.shared.police {
             path.policer.clone_from(&before.policer);
         }

@@ -66,7 +66,7 @@ enum Manager {
 /// A link of a limited rate with a managed queue.
 #[derive(Debug)]
 pub(crate) struct ManagedLink {
-    transmitter: Transmitter,
+    pub(crate) transmitter: Transmitter,
     limit: Limit,
     manager: Manager,
     queues: Vec<Queue>,
@@ -118,7 +118,7 @@ impl ManagedLink {
 
     /// When the queued packets will have been sent, if none is dropped.
     pub(crate) fn free_at(&self) -> u64 {
-        self.transmitter.free_at().saturating_add(self.transmitter.time_of(self.bytes))
+        self.transmitter.ends(self.bytes)
     }
 
     /// Memory of its queues.
@@ -154,6 +154,14 @@ impl ManagedLink {
         }
     }
 
+    /// Whether a packet that arrives at `t` would never leave: the trace of the link ends before.
+    fn has_ended(&mut self, t: u64, framed: u32) -> bool {
+        if self.packets == 0 {
+            self.transmitter.next_start(t);
+        }
+        self.transmitter.never_leaves(self.bytes + u64::from(framed))
+    }
+
     /// Decides for a packet that arrives at `t`.
     fn arrives(
         &mut self,
@@ -185,8 +193,7 @@ impl ManagedLink {
                 red.arrives(bytes, transmitter.bytes_in(idle_ns), is_capable, draws)
             }
             Manager::Pie(pie) => {
-                let of_queue = transmitter.time_of(bytes);
-                pie.advance(t, |at| free_at.saturating_sub(at).saturating_add(of_queue));
+                pie.advance(t, |at| transmitter.wait(at, bytes));
                 pie.arrives(bytes, is_capable, draws)
             }
             Manager::DualPi2(dual) => {
@@ -367,6 +374,9 @@ impl Engine {
         let position = self.position(&packet, slot::RATE);
         let Some(link) = &mut self.paths[number as usize].managed else { return };
         let framed = link.transmitter.framed(packet.length);
+        if link.has_ended(t, framed) {
+            return self.drop(packet, t, Verdict::QueueDropped, dispositions);
+        }
         let mut draws = position.draws_of_copy(&self.philox, packet.copy);
         let is_capable = packet.flags & CAPABLE != 0;
         let managed = link.arrives(t, &self.pool, is_capable, &mut draws);
@@ -406,7 +416,7 @@ impl Engine {
         dispositions: &mut Vec<Disposition>,
     ) {
         while let Some(link) = &mut self.paths[number as usize].managed
-            && link.transmitter.free_at() <= t
+            && link.transmitter.is_ready(t, has_waited)
         {
             let draws = |packet: &Packet| {
                 let position = position(&self.flows, self.direction, packet, slot::RATE);
@@ -423,7 +433,7 @@ impl Engine {
             }
             let Some(link) = &mut self.paths[number as usize].managed else { return };
             let framed = link.transmitter.framed(packet.length);
-            let sent = link.transmitter.send(t, framed, has_waited);
+            let sent = link.transmitter.serve(t, framed, has_waited);
             if self.flows[packet.flow as usize].path == number {
                 self.run(packet, sent, dispositions);
             } else {
@@ -434,7 +444,7 @@ impl Engine {
         let Some(link) = &mut self.paths[number as usize].managed else { return };
         if link.packets > 0 && !link.has_timer {
             link.has_timer = true;
-            let time = link.transmitter.free_at();
+            let time = link.transmitter.next_start(t);
             self.number += 1;
             self.schedule(time, FIRES | LINK | number);
         }

@@ -154,7 +154,7 @@ mod tests {
 
     fn bursts(text: &str, until_ns: u64, step_ns: u64) -> Vec<BackgroundBurst> {
         let rate = text.parse::<Laws>().unwrap().rate.unwrap();
-        let mut running = rate.background.as_ref().unwrap().start(rate.bits, rate.framing());
+        let mut running = rate.background.as_ref().unwrap().start(rate.bits.mean(), rate.framing());
         let position = DrawPosition {
             flow: 1,
             direction: Direction::Forward,

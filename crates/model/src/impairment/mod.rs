@@ -18,6 +18,7 @@ mod content;
 mod count;
 mod counters;
 mod delay;
+mod delivery;
 mod duplicate;
 mod filter;
 mod laws;
@@ -47,6 +48,7 @@ pub use content::*;
 pub use count::{Count, CountLaw, Packets};
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
+pub use delivery::{DeliveryTrace, LinkRate, MAX_TRACE_BYTES, OPPORTUNITY_BYTES};
 pub use duplicate::Duplicate;
 pub use filter::*;
 pub use laws::{Laws, Stage};
@@ -367,11 +369,25 @@ impl Impairment {
     /// The smallest MTU limit of all laws, those of the timeline included; `None` without one.
     #[must_use]
     pub fn smallest_mtu(&self) -> Option<u32> {
+        self.all_laws().filter_map(|laws| laws.mtu.as_ref()).map(|mtu| mtu.bytes).min()
+    }
+
+    /// Whether any link has a trace of delivery opportunities.
+    #[must_use]
+    pub fn has_traces(&self) -> bool {
+        self.all_laws()
+            .filter_map(|laws| laws.rate.as_ref())
+            .any(|rate| rate.bits.trace().is_some())
+    }
+
+    /// The laws of all flows and directions, those of aggregates and of the timeline included, but not those of presets.
+    fn all_laws(&self) -> impl Iterator<Item = &Laws> {
         let flows = self.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
+        let shared = self.aggregates.iter().flat_map(|shared| [&shared.a_to_b, &shared.b_to_a]);
         let changes = self.timeline.iter().flat_map(|timeline| &timeline.changes);
-        let changes = changes.flat_map(|change| change.a_to_b.iter().chain(&change.b_to_a));
-        let all = flows.chain(changes).chain([&self.other.a_to_b, &self.other.b_to_a]);
-        all.filter_map(|laws| laws.mtu.as_ref()).map(|mtu| mtu.bytes).min()
+        let later = changes.flat_map(|change| change.a_to_b.iter().chain(&change.b_to_a));
+        let other = [&self.other.a_to_b, &self.other.b_to_a];
+        flows.chain(shared).chain(other).chain(later)
     }
 
     /// Number of hops of the path.

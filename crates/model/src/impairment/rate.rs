@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::background::Background;
 use super::delay::MAX_DELAY;
+use super::delivery::{DeliveryTrace, LinkRate, TRACE_OVERHEAD_BYTES};
 use super::queue::Aqm;
 use super::slot::Slot;
 use super::value::{QueueLimit, whole, word_serde};
@@ -93,11 +94,13 @@ impl Framing {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = crate::schema::in_order::<Rate>)]
 pub struct Rate {
-    /// Rate in bit/s, framing overhead included.
-    #[schemars(title = "Rate")]
-    pub bits: BitRate,
+    /// Rate in bit/s, framing overhead included; or a trace of delivery opportunities as in mahimahi, at each of which up to 1504 bytes
+    /// leave.
+    #[schemars(title = "Rate", extend("x-unit" = "bit/s"))]
+    pub bits: LinkRate,
     /// Bytes that may leave without waiting after a pause, 1 to 1G: the bucket of a shaper, which the rate fills. A packet for which
-    /// it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission.
+    /// it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission. Not with a
+    /// trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "32K")]
     pub burst: Option<ByteSize>,
@@ -119,7 +122,7 @@ pub struct Rate {
     #[schemars(title = "Background load")]
     pub background: Option<Background>,
     /// Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
-    /// and check sequence. 38 includes preamble and gap.
+    /// and check sequence; with a trace 4, as in mahimahi. 38 includes preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = 38)]
     pub overhead_bytes: Option<u32>,
@@ -130,10 +133,29 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// A link of mahimahi with its default queue, which has no limit of its own.
+    #[must_use]
+    pub fn of_mahimahi(trace: DeliveryTrace) -> Self {
+        Rate {
+            bits: LinkRate::Trace(trace),
+            burst: None,
+            peak: None,
+            queue: Some(QueueLimit::Bytes(ByteSize(1 << 40))),
+            aqm: None,
+            background: None,
+            overhead_bytes: None,
+            cells: None,
+        }
+    }
+
     /// Framing bytes of each packet in addition to its network layer.
     #[must_use]
     pub fn overhead(&self) -> u32 {
-        self.overhead_bytes.unwrap_or(DEFAULT_OVERHEAD_BYTES)
+        let default = match &self.bits {
+            LinkRate::Constant(_) => DEFAULT_OVERHEAD_BYTES,
+            LinkRate::Trace(_) => TRACE_OVERHEAD_BYTES,
+        };
+        self.overhead_bytes.unwrap_or(default)
     }
 
     /// What the link adds to packets.
@@ -142,20 +164,21 @@ impl Rate {
         Framing { overhead: self.overhead(), cells: self.cells }
     }
 
-    /// The queue's limit, with the default resolved: 250 ms, but at least 16 frames, as 250 ms at 20 kbit/s is
+    /// The queue's limit, with the default resolved: 250 ms at the mean rate, but at least 16 frames, as 250 ms at 20 kbit/s is
     /// less than one.
     #[must_use]
     pub fn queue_limit(&self) -> QueueLimit {
         let full_frames = 16 * u64::from(1500 + self.overhead());
-        let default =
-            || QueueLimit::Bytes(crate::units::ByteSize((self.bits.0 / 32).max(full_frames)));
+        let default = || {
+            QueueLimit::Bytes(crate::units::ByteSize((self.bits.mean().0 / 32).max(full_frames)))
+        };
         self.queue.unwrap_or_else(default)
     }
 }
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), with AQM one of {}, then its parameters, such as codel target 5ms ecn",
+        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), or with trace(MS …) [once] in the place of R, with AQM one of {}, then its parameters, such as codel target 5ms ecn",
         Aqm::NAMES.join(", ")
     )
 });
@@ -177,6 +200,8 @@ impl Slot for Rate {
         "dualpi2",
         "background",
         "load",
+        "trace",
+        "mahimahi",
     ];
     const IS_SHARED: bool = true;
 
@@ -185,7 +210,13 @@ impl Slot for Rate {
     }
 
     fn read(words: &mut Words) -> Result<Self, ModelError> {
-        let bits = words.value()?;
+        let bits = match words.took("trace") {
+            true => {
+                let milliseconds = words.take_arguments().ok_or_else(|| words.bad())?;
+                LinkRate::of_trace(milliseconds, words.took("once"))?
+            }
+            false => LinkRate::Constant(words.value()?),
+        };
         let burst = if words.took("burst") { Some(words.value()?) } else { None };
         let peak = if words.took("peak") { Some(words.value()?) } else { None };
         let queue = if words.took("queue") { Some(words.value()?) } else { None };
@@ -224,13 +255,18 @@ impl Slot for Rate {
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
-        check_rate(at, "bits", self.bits)?;
+        if let LinkRate::Constant(bits) = self.bits {
+            check_rate(at, "bits", bits)?;
+        }
         if let Some(burst) = self.burst {
             check_burst(at, burst)?;
+            if self.bits.trace().is_some() {
+                return refuse(at, "burst", burst, "no burst together with a trace");
+            }
         }
         if let Some(peak) = self.peak {
             check_rate(at, "peak", peak)?;
-            if self.burst.is_none() || peak <= self.bits {
+            if self.burst.is_none() || peak <= self.bits.mean() {
                 return refuse(at, "peak", peak, "a rate above `bits`, together with `burst`");
             }
         }

@@ -41,7 +41,7 @@ fn the_documented_file() {
     let back = &read.filters(Direction::Reverse, 1)[0].1;
     assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)]).into()));
     assert_eq!(back.destination_port, None);
-    assert_eq!(read.other.laws(Direction::Forward).rate.unwrap().bits, BitRate(100_000_000));
+    assert_eq!(read.other.laws(Direction::Forward).rate.unwrap().bits.mean(), BitRate(100_000_000));
     assert_eq!(Impairment::parse(&read.to_toml().unwrap()).unwrap(), read);
     assert_eq!(Impairment::parse(&serde_json::to_string(&read).unwrap()).unwrap(), read);
 }

@@ -188,6 +188,34 @@ fn twice(name: &str) -> Result<(), ModelError> {
     Err(ModelError::Value { what: "impairment", given, accepted: "each term once" })
 }
 
+/// Characters in parentheses that a brief form has in full.
+const BRIEF: usize = 200;
+
+impl Laws {
+    /// The laws in one line for people to read: long lists in parentheses, such as a trace, end with `…`.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let text = self.to_string();
+        let (mut out, mut depth, mut length) = (String::new(), 0, 0);
+        for c in text.chars() {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            length = if depth == 0 { 0 } else { length + 1 };
+            match length {
+                0..=BRIEF => out.push(c),
+                // Not a part of a number.
+                _ if length == BRIEF + 1 => {
+                    let inside = out.rfind('(').unwrap_or(0);
+                    let end = out[inside..].rfind([' ', ',']).map(|end| inside + end);
+                    out.truncate(end.unwrap_or(out.len()));
+                    out += " …";
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+}
+
 impl fmt::Display for Laws {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut terms = self.slot_texts();
@@ -331,6 +359,18 @@ mod tests {
             let (_, accepted) = value(of_netem);
             assert!(accepted.contains(instead), "{of_netem}: {accepted}");
         }
+    }
+
+    #[test]
+    fn a_long_list_is_brief_for_people() {
+        let short = "loss 1%, rate trace(1 2 3) queue 9packets, delay 5ms";
+        assert_eq!(short.parse::<Laws>().unwrap().brief(), short);
+        let long: Vec<String> = (1..99).map(|n| n.to_string()).collect();
+        let laws = format!("rate trace({}) queue 9packets, delay 5ms", long.join(" "));
+        let brief = laws.parse::<Laws>().unwrap().brief();
+        let (start, end) = brief.split_once(" …").unwrap();
+        assert!(laws.starts_with(&format!("{start} ")) && start.len() > BRIEF - 4, "{start}");
+        assert_eq!(end, ") queue 9packets, delay 5ms");
     }
 
     #[test]

@@ -304,11 +304,7 @@ word_serde!(
 impl Impairment {
     /// The triggers of all flows and directions, those of the timeline included.
     fn triggers(&self) -> impl Iterator<Item = &Trigger> {
-        let flows = self.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
-        let other = [&self.other.a_to_b, &self.other.b_to_a];
-        let changes = self.timeline.iter().flat_map(|timeline| &timeline.changes);
-        let later = changes.flat_map(|change| change.a_to_b.iter().chain(&change.b_to_a));
-        flows.chain(other).chain(later).filter_map(|laws| laws.trigger.as_ref())
+        self.all_laws().filter_map(|laws| laws.trigger.as_ref())
     }
 
     /// Whether the laws of any flow have a trigger.

@@ -10,6 +10,8 @@ use crate::units::Span;
 const SPAN_FORM: &str = "times with their unit (ns, us, ms, s, m, h), such as 20ms, 100us or 1.5s";
 const PERCENTAGE_FORM: &str =
     "percentages with their sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
+/// Maximum number of characters of a term that an error repeats.
+const MAX_GIVEN: usize = 200;
 /// Units that may be separated from their number, as in printed values.
 const UNITS: [&str; 28] = [
     "%", "ns", "us", "µs", "μs", "ms", "s", "packet", "packets", "B", "KiB", "MiB", "GiB", "bit/s",
@@ -64,7 +66,9 @@ impl<'a> Words<'a> {
 
     /// The error of the term, with what is accepted instead.
     pub(crate) fn refused(&self, accepted: &'static str) -> ModelError {
-        ModelError::Value { what: self.what, given: self.term.to_owned(), accepted }
+        // A list may be long.
+        let given = self.term.chars().take(MAX_GIVEN).collect();
+        ModelError::Value { what: self.what, given, accepted }
     }
 
     pub(crate) fn peek(&self) -> Option<&'a str> {
@@ -170,6 +174,11 @@ impl<'a> Words<'a> {
     /// Whether the first word has arguments in parentheses.
     pub(crate) fn has_arguments(&self) -> bool {
         self.arguments.is_some()
+    }
+
+    /// Takes the text in parentheses after the first word.
+    pub(crate) fn take_arguments(&mut self) -> Option<&'a str> {
+        self.arguments.take()
     }
 
     /// Reads the law `name` from the arguments; `at` is the path of its slot.

@@ -116,10 +116,13 @@ impl Row {
             }
         }
 
-        let is_slow = self.laws.rate.as_ref().is_some_and(|rate| rate.bits.0 == 1_000_000);
+        let is_slow = self.laws.rate.as_ref().is_some_and(|rate| rate.bits.mean().0 == 1_000_000);
         assert_eq!(dropped > 0, is_slow, "{name}");
-        let own_ns =
-            self.laws.rate.as_ref().map_or(0, |rate| FRAMED_BITS * 1_000_000_000 / rate.bits.0);
+        let own_ns = self
+            .laws
+            .rate
+            .as_ref()
+            .map_or(0, |rate| FRAMED_BITS * 1_000_000_000 / rate.bits.mean().0);
         let queue_ns = match self.laws.rate.as_ref().and_then(|rate| rate.queue) {
             Some(QueueLimit::Time(span)) => span.0 + own_ns,
             _ => 0,

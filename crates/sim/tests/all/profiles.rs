@@ -27,7 +27,8 @@ fn framed_bits(laws: &Laws) -> f64 {
 /// Sends `packets` each way at `share` of the law's rate (of 1000 packets per second without a rate).
 fn run(profile: &str, laws: &[Laws; 2], share: f64, packets: u64) -> Outcome {
     let connections = WAYS.iter().zip(laws).map(|(&direction, laws)| {
-        let most = laws.rate.as_ref().map_or(1000.0, |rate| rate.bits.0 as f64 / framed_bits(laws));
+        let most =
+            laws.rate.as_ref().map_or(1000.0, |rate| rate.bits.mean().0 as f64 / framed_bits(laws));
         let bits = most * share * PAYLOAD as f64 * 8.0;
         Connection {
             transport: Transport::udp(),
@@ -67,8 +68,10 @@ fn every_profile_behaves_as_its_laws_say() {
             let room = DEVIATIONS * (variance * PACKETS as f64).sqrt();
             assert!((lost - share * PACKETS as f64).abs() <= room, "{name}: {lost} lost");
 
-            let own_ns =
-                laws.rate.as_ref().map_or(0.0, |r| framed_bits(laws) * 1e9 / r.bits.0 as f64);
+            let own_ns = laws
+                .rate
+                .as_ref()
+                .map_or(0.0, |r| framed_bits(laws) * 1e9 / r.bits.mean().0 as f64);
             let delay = laws.delay.as_ref().and_then(Delay::moments);
             let mean = delay.and_then(|law| law.mean_ns).unwrap_or(0.0);
             let deviation = delay.and_then(|law| law.deviation_ns).unwrap_or(0.0);
@@ -88,7 +91,7 @@ fn every_profile_behaves_as_its_laws_say() {
             let Some(rate) = &laws.rate else { continue };
             let carried =
                 flow(&above).bits_per_second.unwrap() * framed_bits(laws) / (PAYLOAD as f64 * 8.0);
-            let expected = rate.bits.0 as f64 * (1.0 - share);
+            let expected = rate.bits.mean().0 as f64 * (1.0 - share);
             let apart = carried / expected - 1.0;
             assert!(
                 apart.abs() < 0.02 + 2.0 * room_of(variance),

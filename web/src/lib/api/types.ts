@@ -3075,7 +3075,7 @@ export interface components {
         EmulatorAsked: {
             /**
              * Format: uint64
-             * @description The rate that its packets may use, framing included.
+             * @description The rate that its packets may use, framing included; of a trace the mean.
              */
             bits_per_second?: number | null;
             /**
@@ -3352,7 +3352,7 @@ export interface components {
         EmulatorFlow: {
             /** @description Whether the configuration in force has it. */
             active: boolean;
-            /** @description Its laws in one line. */
+            /** @description Its laws in one line; long lists end with `…`. */
             asked: string;
             /**
              * @description The figures that its laws ask for.
@@ -5656,6 +5656,11 @@ export interface components {
          * @enum {string}
          */
         LinkChoice: "auto" | "packet" | "xdp" | "xdp-generic";
+        /**
+         * @description bits per second such as 10M, or trace(MS …) [once], the milliseconds of delivery opportunities such as trace(1 1 4x3 6)
+         * @example 10M
+         */
+        LinkRate: string | number;
         /** @description Use of a nominal rate at four levels. */
         LinkUsage: {
             /**
@@ -6834,12 +6839,14 @@ export interface components {
             background?: components["schemas"]["Background"] | null;
             /**
              * Rate
-             * @description Rate in bit/s, framing overhead included.
+             * @description Rate in bit/s, framing overhead included; or a trace of delivery opportunities as in mahimahi, at each of which up to 1504 bytes
+             *     leave.
              */
-            bits: components["schemas"]["BitRate"];
+            bits: components["schemas"]["LinkRate"];
             /**
              * @description Bytes that may leave without waiting after a pause, 1 to 1G: the bucket of a shaper, which the rate fills. A packet for which
-             *     it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission.
+             *     it has too few tokens waits for them. Absent: none, as on a link, where each packet takes its time of transmission. Not with a
+             *     trace.
              * @example 32K
              */
             burst?: components["schemas"]["ByteSize"] | null;
@@ -6851,7 +6858,7 @@ export interface components {
             /**
              * Format: uint32
              * @description Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
-             *     and check sequence. 38 includes preamble and gap.
+             *     and check sequence; with a trace 4, as in mahimahi. 38 includes preamble and gap.
              * @example 38
              */
             overhead_bytes?: number | null;

@@ -607,7 +607,7 @@ impl<'a> FlowEvidence<'a> {
         let asked = self.laws.rate.as_ref().zip(first).map(|(rate, (_, size))| {
             // Framing counts from the network layer on; the frame includes 14 bytes of Ethernet.
             let framed = f64::from(rate.framing().bytes(i64::from(*size) - 14));
-            rate.bits.0 as f64 * self.payload_bytes as f64 / framed
+            rate.bits.mean().0 as f64 * self.payload_bytes as f64 / framed
         });
         let span_ns = a.zip(z).map_or(1, |(a, z)| z.saturating_sub(a).max(1));
         // First and last packet each have the error of a single time.
