@@ -137,7 +137,7 @@ impl Snapshot {
                     hop: flow.hop,
                     active: flow.active,
                     counters: flow.counters,
-                    asked: asked.to_string(),
+                    asked: asked.brief(),
                     asked_figures: AskedFigures::of(asked),
                     realised,
                     lateness: flow.timing.lateness(),

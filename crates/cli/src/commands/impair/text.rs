@@ -59,7 +59,7 @@ fn in_hop(name: &str, hop: u8, hops: u8) -> String {
 }
 
 fn ways(name: &str, there: &Laws, back: &Laws) -> String {
-    let text = |laws: &Laws| if laws.is_empty() { "none".to_owned() } else { laws.to_string() };
+    let text = |laws: &Laws| if laws.is_empty() { "none".to_owned() } else { laws.brief() };
     if there == back {
         format!("  {name}: both ways: {}\n", text(there))
     } else {
