@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::content::Content;
-use weir_model::impairment::{Laws, MAX_SERIES_BYTES, Prefix, Timeline};
+use weir_model::impairment::{
+    DeliveryTrace, Laws, MAX_SERIES_BYTES, MAX_TRACE_BYTES, Prefix, Timeline,
+};
 use weir_model::names::is_device;
 use weir_model::plan::{
     DataPorts, HeaderFormat, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
@@ -70,15 +72,23 @@ fn law<L: FromStr<Err = ModelError>>(text: &str, field: &str) -> Result<L, Model
     }
 }
 
-/// Laws of the emulator in one line, in which `@FILE` is a law with the values of a file.
+/// Laws of the emulator in one line, in which `@FILE` is a law with the values of a file, and `trace @FILE` a trace of mahimahi.
 pub(crate) fn laws(text: &str) -> Result<Laws, ModelError> {
     let (mut laws, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once('@') {
         let end = behind.find(|c: char| c.is_whitespace() || matches!(c, ',' | ')'));
         let (path, next) = behind.split_at(end.unwrap_or(behind.len()));
-        laws += before;
-        laws += &values_of(path, "laws")?;
         rest = next;
+        match before.trim_end().strip_suffix("trace") {
+            Some(before) => {
+                laws += before;
+                laws += &delivery_trace(path)?.to_string();
+            }
+            None => {
+                laws += before;
+                laws += &values_of(path, "laws")?;
+            }
+        }
     }
     (laws + rest).parse()
 }
@@ -91,6 +101,27 @@ pub(crate) fn series(path: &str) -> Result<Timeline, ModelError> {
         accepted: "a CSV file, at most 4M".into(),
     })?;
     Timeline::from_csv(&text)
+}
+
+/// A trace of delivery opportunities from a file in mahimahi's format.
+pub(crate) fn delivery_trace(path: &str) -> Result<DeliveryTrace, ModelError> {
+    let refused = |given: String, accepted: String| ModelError::Field {
+        field: "trace".into(),
+        given,
+        accepted,
+    };
+    let text = text_of(path, MAX_TRACE_BYTES as u64).map_err(|given| {
+        refused(
+            given,
+            "a file with the millisecond of a delivery opportunity in each line, at most 4M".into(),
+        )
+    })?;
+    DeliveryTrace::from_lines(&text).map_err(|error| match error {
+        ModelError::Field { field, given, accepted } => {
+            refused(format!("{path}, {field}: {given}"), accepted)
+        }
+        other => other,
+    })
 }
 
 /// The text of a file of limited size; an error is what was given.
@@ -652,6 +683,29 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let refused = laws(&format!("delay {at}"));
         assert!(matches!(&refused, Err(ModelError::Field { field, .. }) if field == "laws"));
+    }
+
+    #[test]
+    fn laws_of_the_emulator_take_traces_from_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("up");
+        let at = format!("@{}", path.display());
+        std::fs::write(&path, "1\n1\n4\n").unwrap();
+        for (given, meant) in [
+            (format!("rate trace {at}"), "rate trace(1x2 4)"),
+            (
+                format!("loss 1%, rate  trace {at} once queue 9packets delay 2ms"),
+                "loss 1%, rate trace(1x2 4) once queue 9packets, delay 2ms",
+            ),
+        ] {
+            assert_eq!(laws(&given).unwrap().to_string(), meant, "{given}");
+        }
+        std::fs::write(&path, "1\nx\n").unwrap();
+        let Err(ModelError::Field { field, given, .. }) = laws(&format!("rate trace {at}")) else {
+            panic!("an invalid line")
+        };
+        assert_eq!(field, "trace");
+        assert!(given.contains("line 2: x"), "{given}");
     }
 
     #[test]

@@ -976,6 +976,21 @@ fn captures_and_profiles_need_no_privileges() {
     let out = std::fs::read(file("out")).unwrap();
     assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
     assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
+    // A trace of mahimahi starts with the first frame. From A to B it is the first one.
+    std::fs::write(file("up"), "0\n250\n").unwrap();
+    std::fs::write(file("down"), "1\n").unwrap();
+    let (up, down) = (file("up"), file("down"));
+    let words = ["impair", "--pcap-in", &from, "--pcap-out", &to, "--mahimahi", &up, &down];
+    let laws = ["--both", "delay 250ms"];
+    let report: Value =
+        serde_json::from_str(&weir(&[&words[..], &laws, &["--json"]].concat()).good()).unwrap();
+    let flows = &report["impairment"]["flows"];
+    assert_eq!(flows[0]["asked"], "rate trace(0 250) queue 1T, delay 250ms");
+    assert_eq!(flows[1]["asked"], "rate trace(1) queue 1T, delay 250ms");
+    // Two opportunities of 1504 bytes in 250 ms.
+    assert_eq!(flows[0]["asked_figures"]["bits_per_second"], 96_256);
+    assert_eq!(std::fs::read(file("out")).unwrap()[28..32], [0, 0x65, 0xcd, 0x1d], "1.5 s");
+    refused(&[&words[..], &["--both", "rate 1M"]].concat(), "--mahimahi");
     // A hard link or symbolic link is the same file.
     std::fs::hard_link(&from, file("again")).unwrap();
     for same in [from.clone(), file("again")] {

@@ -8,7 +8,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use weir_emulator::{AlarmKind, AlarmSelection, LinkMode};
 use weir_model::ModelError;
-use weir_model::impairment::{Impairment, Laws, Netem, Other, Prefix, Timeline};
+use weir_model::impairment::{
+    DeliveryTrace, Impairment, Laws, Netem, Other, Prefix, Rate, Timeline,
+};
 use weir_model::units::{ByteSize, Seed, Span};
 
 use super::on::OnArgs;
@@ -58,6 +60,11 @@ Laws:
                            and dualpi2, then names and values of parameters:
                            codel target 5ms interval 100ms ecn. Without it, a
                            full queue drops arriving packets
+  rate trace @FILE [once] [queue ...] [AQM|background ...] [overhead N]
+                           instead of a rate: a trace of mahimahi, a line with
+                           the millisecond of each delivery opportunity of
+                           1504 bytes; each packet has 4 more [overhead].
+                           trace(MS ...) has the milliseconds themselves
   delay T                  constant
   delay T ±J [normal|uniform|exponential [most T]|pareto|paretonormal]
                            mean T, standard deviation J [normal], half width J
@@ -167,6 +174,10 @@ pub(crate) struct LawArgs {
     /// Laws of both directions in the words and units of tc's netem; prints their translation, and how it differs from netem
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["both", "a_to_b", "b_to_a"])]
     pub(crate) netem: Option<Netem>,
+    /// Delivery opportunities of both directions from two files of mahimahi, as for mm-link, in addition to laws without a rate: from A
+    /// to B and from B to A. The queue is limited by memory alone
+    #[arg(long, num_args = 2, value_names = ["UPLINK", "DOWNLINK"], value_parser = values::delivery_trace)]
+    pub(crate) mahimahi: Vec<DeliveryTrace>,
     /// A preset for directions without laws above; A is the client's side (`weir profiles`; also 3g, lte, satellite)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -178,7 +189,7 @@ pub(crate) struct LawArgs {
     #[arg(long = "hop", value_name = "LAWS", value_parser = values::laws)]
     pub(crate) hops: Vec<Laws>,
     /// Read flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "profile", "paths", "hops"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "mahimahi", "profile", "paths", "hops"])]
     pub(crate) config: Option<PathBuf>,
     /// Seed of every draw [default: the file's, else a new one]
     #[arg(long, value_name = "N")]
@@ -191,6 +202,7 @@ impl LawArgs {
         self.both().is_none()
             && self.a_to_b.is_none()
             && self.b_to_a.is_none()
+            && self.mahimahi.is_empty()
             && self.profile.is_none()
             && !self.is_whole()
     }
@@ -203,6 +215,21 @@ impl LawArgs {
     /// The laws of both directions.
     pub(crate) fn both(&self) -> Option<&Laws> {
         self.both.as_ref().or_else(|| self.netem.as_ref().map(|netem| &netem.laws))
+    }
+
+    /// The laws of each direction, A to B first, with its trace; `None` without any.
+    pub(crate) fn directions(&self) -> Result<[Option<Laws>; 2], CliError> {
+        let mut directions =
+            [&self.a_to_b, &self.b_to_a].map(|own| own.as_ref().or_else(|| self.both()).cloned());
+        for (laws, trace) in directions.iter_mut().zip(&self.mahimahi) {
+            let laws = laws.get_or_insert_default();
+            if let Some(rate) = &laws.rate {
+                let accepted = "laws without a rate; other queues: rate trace @FILE queue ...";
+                return Err(CliError::flag("--mahimahi", rate.bits.to_string(), accepted));
+            }
+            laws.rate = Some(Rate::of_mahimahi(trace.clone()));
+        }
+        Ok(directions)
     }
 
     /// The seed, if a flag states it.
@@ -230,14 +257,8 @@ impl LawArgs {
                 config
             }
             None => {
-                let laws_of = |own: &Option<Laws>| {
-                    own.as_ref().or_else(|| self.both()).cloned().unwrap_or_default()
-                };
-                let other = Other {
-                    profile: self.profile.clone(),
-                    a_to_b: laws_of(&self.a_to_b),
-                    b_to_a: laws_of(&self.b_to_a),
-                };
+                let [a_to_b, b_to_a] = self.directions()?.map(Option::unwrap_or_default);
+                let other = Other { profile: self.profile.clone(), a_to_b, b_to_a };
                 let flows = topology::flows(&self.paths, &self.hops)?;
                 Impairment { other, flows, seed: Seed(random::u64()), ..Impairment::default() }
             }

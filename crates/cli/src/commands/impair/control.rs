@@ -154,18 +154,23 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
         return Err(CliError::flag(
             "--both",
             "nothing to set",
-            "--both, --a-to-b, --b-to-a, --netem, --profile, --config or --seed",
+            "--both, --a-to-b, --b-to-a, --netem, --mahimahi, --profile, --config or --seed",
         ));
     }
+    let [a_to_b, b_to_a] = match laws.mahimahi.is_empty() {
+        true => [laws.a_to_b.clone(), laws.b_to_a.clone()],
+        false => laws.directions()?,
+    };
+    let both = laws.both().filter(|_| laws.mahimahi.is_empty());
     let mut put = |key: &str, value: Option<String>| {
         if let Some(value) = value {
             request.insert(key.into(), value.into());
         }
     };
     put("flow", flow.map(Into::into));
-    put("both", laws.both().map(ToString::to_string));
-    put("a_to_b", laws.a_to_b.as_ref().map(ToString::to_string));
-    put("b_to_a", laws.b_to_a.as_ref().map(ToString::to_string));
+    put("both", both.map(ToString::to_string));
+    put("a_to_b", a_to_b.as_ref().map(ToString::to_string));
+    put("b_to_a", b_to_a.as_ref().map(ToString::to_string));
     put("profile", laws.profile.clone());
     put("seed", laws.seed().map(|seed| seed.to_string()));
     Ok(request.into())
