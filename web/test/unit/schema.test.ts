@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { applies, at, changes, fieldOf, fieldsOf, groupsOf, isClosed, type JsonObject, lacksUnit, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
+import { applies, at, changes, fieldOf, fieldsOf, groupsOf, isClosed, type JsonObject, lacksUnit, lawsOf, pointer, put, same, shortened, starterOf, type Schema, words } from '../../src/lib/schema/model';
 import { orderOf, othersOf, pick, slotsOf, stagesOf } from '../../src/lib/stages';
 
 const read = (name: string) => JSON.parse(readFileSync(new URL(`../../../docs/schemas/weir.${name}-1.schema.json`, import.meta.url), 'utf8')) as Schema;
@@ -66,6 +66,15 @@ describe('fields of the published schemas', () => {
     expect(of(impair, 'Normal', 'mean')).toEqual(['Mean', 's']);
     expect(['', '10', '2.5 ', '10M', '10M/4'].every(lacksUnit)).toBe(true);
     expect(['40ms', '500pps', '1h', 'EF'].some(lacksUnit)).toBe(false);
+  });
+
+  it('show the start of a text that is too long to be edited', () => {
+    expect(shortened('trace(1 2 3)')).toBeUndefined();
+    const long = `trace(${'1 '.repeat(2000)}2)`;
+    const short = shortened(long) ?? '';
+    expect(short).toContain(String(long.length));
+    expect(long.startsWith(short.slice(0, 50))).toBe(true);
+    expect(short.length).toBeLessThan(100);
   });
 
   it('have the examples of their own, else of their type', () => {

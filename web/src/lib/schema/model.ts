@@ -247,6 +247,12 @@ export function parsed(field: Field, typed: string): Json | undefined {
   return Number.isFinite(number) ? number : typed;
 }
 
+/** Maximum length of a text that a form edits: longer ones, such as a trace, come from files. */
+const LONGEST = 2000;
+
+/** What a form shows of a text that is too long to be edited there; undefined if it can be. */
+export const shortened = (text: string): string | undefined => (text.length > LONGEST ? `${text.slice(0, 60)} … (${text.length} characters)` : undefined);
+
 /** Initial value of a field that is switched on: the schema's example, which works immediately. */
 export function starterOf(root: Schema, field: Field): Json {
   if (field.initial !== undefined && field.initial !== null) return field.initial;
