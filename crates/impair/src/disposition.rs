@@ -253,8 +253,8 @@ pub struct Disposition {
     pub at_ns: u64,
     /// Bytes of the frame.
     pub length: u32,
-    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`] or [`FLAG_MARKED`]. With [`Verdict::Lost`] the
-    /// MTU that an ICMP message reports to its sender, else 0.
+    /// If it leaves, the number of its edit among those of this step, from 1. With [`Verdict::Lost`] the MTU that an ICMP message reports
+    /// to its sender. Otherwise 0.
     pub edit: u32,
     /// The outcome.
     pub verdict: Verdict,

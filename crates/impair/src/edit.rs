@@ -16,10 +16,11 @@ pub(crate) enum EcnChange {
     Bleach,
 }
 
-/// A change of a frame, how to treat its checksums, and a change of its ECN field.
+/// A change of a frame, how to treat its checksums, and changes of its ECN field and its DSCP.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub(crate) ecn: Option<EcnChange>,
+    pub(crate) dscp: Option<u8>,
     pub(crate) philox: Philox,
     pub(crate) position: DrawPosition,
     pub(crate) copy: u8,
@@ -102,31 +103,36 @@ fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
     frame[at..at + 2].copy_from_slice(&fresh.to_be_bytes());
 }
 
+/// Sets the bits of a mask in the traffic class of an IP packet, with the checksum of its IPv4 header, and returns whether one changed.
+fn set_traffic_class(frame: &mut [u8], value: u8, mask: u8) -> bool {
+    let (key, layers) = Key::of_frame(frame);
+    let l3 = layers.l3 as usize;
+    let before = key.dscp << 2 | key.ecn;
+    let after = before & !mask | value & mask;
+    if !key.is_ip() || before == after {
+        return false;
+    }
+    if key.ethertype == ethertype::IPV4 {
+        let old = word(frame, l3, l3 + 20, l3);
+        frame[l3 + 1] = after;
+        let new = word(frame, l3, l3 + 20, l3);
+        update(frame, l3 + 10, old, new, false);
+    } else {
+        // The traffic class is in bits 4 to 11 of the header.
+        frame[l3] = frame[l3] & 0xf0 | after >> 4;
+        frame[l3 + 1] = frame[l3 + 1] & 0x0f | after << 4;
+    }
+    true
+}
+
 impl EcnChange {
-    /// Changes the field and the checksum of its IPv4 header, and returns whether it did.
+    /// Changes the field, and returns whether it did.
     fn apply(self, frame: &mut [u8]) -> bool {
-        let (key, layers) = Key::of_frame(frame);
-        let l3 = layers.l3 as usize;
-        if !key.is_ip() {
-            return false;
-        }
         let value = match self {
             EcnChange::Mark => 3,
             EcnChange::Bleach => 0,
         };
-        if key.ecn == value {
-            return false;
-        }
-        if key.ethertype == ethertype::IPV4 {
-            let old = word(frame, l3, l3 + 20, l3);
-            frame[l3 + 1] = frame[l3 + 1] & !3 | value;
-            let new = word(frame, l3, l3 + 20, l3);
-            update(frame, l3 + 10, old, new, false);
-        } else {
-            // The traffic class is in bits 4 to 11 of the header.
-            frame[l3 + 1] = frame[l3 + 1] & !0x30 | value << 4;
-        }
-        true
+        set_traffic_class(frame, value, 3)
     }
 }
 
@@ -137,7 +143,7 @@ impl Edit {
         self.checksum == Checksum::Repair || self.change.is_none()
     }
 
-    /// Changes the frame, and returns whether the content law changed it; `true` for a mark alone. The same edit changes the same
+    /// Changes the frame, and returns whether the content law changed it; `true` for a mark or a DSCP alone. The same edit changes the same
     /// frame in the same way at any time.
     ///
     /// Nothing changes if the checksum is to be damaged and the frame has none, if everything to change
@@ -148,9 +154,12 @@ impl Edit {
     /// repair.
     #[must_use = "a frame that was not changed is not to be counted as changed"]
     pub fn apply(&self, frame: &mut [u8]) -> bool {
+        if let Some(dscp) = self.dscp {
+            set_traffic_class(frame, dscp << 2, 0xfc);
+        }
         let is_new = self.ecn.is_some_and(|change| change.apply(frame));
         let Some(change) = &self.change else {
-            return is_new || self.ecn == Some(EcnChange::Mark);
+            return is_new || self.ecn != Some(EcnChange::Bleach);
         };
         let is_bleached = is_new && self.ecn == Some(EcnChange::Bleach);
         self.change_bytes(change, frame) || is_bleached

@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use weir_laws::{Direction, DrawPosition, Draws, Philox, slot};
 use weir_model::impairment::{
-    Checksum, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, Release,
-    TriggerCondition,
+    Checksum, Colour, Distance, Impairment, Laws, OTHER as OTHER_NAME, PacketFacts, PoliceAction,
+    Release, TriggerCondition,
 };
 use weir_model::plan::Direction as Side;
+use weir_model::units::Dscp;
 
 use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
@@ -63,6 +64,10 @@ const BATCHED: u8 = 16;
 /// Bit of a packet's flags within the engine: it leaves at its own time, whatever is in the FIFO queue of its path.
 const OWN_TIME: u8 = 128;
 const INTERNAL: u8 = CAPABLE | BATCHED | OWN_TIME;
+/// Bit of a packet's DSCP within the engine: a policer sets it.
+const SETS_DSCP: u8 = 128;
+/// Instead of a packet's DSCP: it has none, or no policer of its flow asks for it.
+const NO_DSCP: u8 = 64;
 /// The path without laws.
 const NO_PATH: u32 = 0;
 
@@ -84,6 +89,8 @@ struct Packet {
     next: Steps,
     copy: u8,
     flags: u8,
+    /// Its DSCP, or [`NO_DSCP`]; with [`SETS_DSCP`] the one that it gets.
+    dscp: u8,
     fragment: Fragment,
     /// What an MTU limit does with it, if it is longer.
     too_long: TooLongPacket,
@@ -355,12 +362,10 @@ impl Engine {
     /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, disposition: &Disposition) -> Option<&Edit> {
-        if disposition.verdict != Verdict::Forwarded
-            || disposition.flags & (FLAG_MODIFIED | FLAG_MARKED) == 0
-        {
+        if disposition.verdict != Verdict::Forwarded || disposition.is_message() {
             return None;
         }
-        self.edits.get(disposition.edit as usize)
+        self.edits.get((disposition.edit as usize).checked_sub(1)?)
     }
 
     /// Clears the flag and count of a change for which [`Edit::apply`] returned `false`.
@@ -486,6 +491,7 @@ impl Engine {
             next: flow.steps,
             copy: 0,
             flags: role_flag | if is_capable { CAPABLE } else { 0 },
+            dscp: if flow.classifies && meta.key.is_ip() { meta.key.dscp } else { NO_DSCP },
             fragment: Fragment::default(),
             too_long,
         };
@@ -577,15 +583,32 @@ impl Engine {
                 }
                 Step::Police => {
                     let flow = &mut self.flows[packet.flow as usize];
-                    if let Some(policer) = &mut self.paths[flow.path as usize].policer
-                        && !policer.conforms(t, packet.length)
-                    {
-                        if packet.flags & CAPABLE == 0 || !policer.marks {
+                    let Some(policer) = &mut self.paths[flow.path as usize].policer else {
+                        continue;
+                    };
+                    let has_dscp = packet.dscp != NO_DSCP;
+                    let dscp = has_dscp.then_some(Dscp(packet.dscp & !SETS_DSCP));
+                    let before = policer.config.arrives_in(dscp);
+                    let colour = policer.colour(t, packet.length, before);
+                    flow.counters.yellow_packets += u64::from(colour == Colour::Yellow);
+                    flow.counters.red_packets += u64::from(colour == Colour::Red);
+                    match policer.config.action(colour) {
+                        PoliceAction::Pass => {}
+                        PoliceAction::Dscp(dscp) if has_dscp => {
+                            packet.dscp = dscp.0 | SETS_DSCP;
+                            flow.counters.remarked_packets += 1;
+                        }
+                        PoliceAction::Dscp(_) => {}
+                        PoliceAction::Drop
+                            if packet.flags & CAPABLE == 0 || !policer.config.ecn =>
+                        {
                             flow.counters.policed_packets += 1;
                             return self.drop(packet, t, Verdict::Lost, dispositions);
                         }
-                        packet.flags |= FLAG_MARKED;
-                        flow.counters.marked_packets += 1;
+                        PoliceAction::Drop => {
+                            packet.flags |= FLAG_MARKED;
+                            flow.counters.marked_packets += 1;
+                        }
                     }
                 }
                 Step::Mtu => {
@@ -854,7 +877,8 @@ impl Engine {
     #[inline]
     fn emit(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
         let mut disposition = disposition(&packet, t, Verdict::Forwarded);
-        if self.flows[packet.flow as usize].content.is_some() || packet.flags & FLAG_MARKED != 0 {
+        let is_marked = packet.flags & FLAG_MARKED != 0 || packet.dscp & SETS_DSCP != 0;
+        if is_marked || self.flows[packet.flow as usize].content.is_some() {
             self.change(&packet, &mut disposition);
         }
         let flow = &mut self.flows[packet.flow as usize];
@@ -873,7 +897,7 @@ impl Engine {
         dispositions.push(disposition);
     }
 
-    /// Decides what the content law changes of a packet that is sent, and adds the edit of it and of its mark.
+    /// Decides what the content law changes of a packet that is sent, and adds the edit of it, of its mark and of its DSCP.
     fn change(&mut self, packet: &Packet, disposition: &mut Disposition) {
         let position = self.position(packet, slot::CONTENT);
         let mut ecn = (packet.flags & FLAG_MARKED != 0).then_some(EcnChange::Mark);
@@ -898,10 +922,11 @@ impl Engine {
             self.flows[packet.flow as usize].counters.modified_packets += 1;
             disposition.flags |= FLAG_MODIFIED;
         }
-        if change.is_some() || ecn.is_some() {
-            disposition.edit = self.edits.len() as u32;
+        let dscp = (packet.dscp & SETS_DSCP != 0).then_some(packet.dscp & !SETS_DSCP);
+        if change.is_some() || ecn.is_some() || dscp.is_some() {
             self.edits.push(Edit {
                 ecn,
+                dscp,
                 philox: self.philox,
                 position,
                 copy: packet.copy,
@@ -910,6 +935,7 @@ impl Engine {
                 from: packet.from,
                 to: packet.to,
             });
+            disposition.edit = self.edits.len() as u32;
         }
     }
 

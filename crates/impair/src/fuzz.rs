@@ -34,8 +34,10 @@ pub fn fuzz_frame(data: &[u8]) {
         _ => Some(Change::Flip(few)),
     };
     let ecn = [None, Some(EcnChange::Mark), Some(EcnChange::Bleach)][usize::from(choice % 3)];
+    let dscp = [None, Some(choice >> 2)][usize::from(choice & 1)];
     let reported = Edit {
         ecn,
+        dscp,
         philox: Philox::new((*choice).into()),
         position: DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
         copy: 0,
@@ -46,15 +48,16 @@ pub fn fuzz_frame(data: &[u8]) {
     }
     .apply(&mut edited);
     assert_eq!(edited.len(), frame.len());
-    // A mark is no change of content.
-    if ecn != Some(EcnChange::Mark) {
+    // A mark or a DSCP is no change of content.
+    let is_marked = ecn == Some(EcnChange::Mark) || dscp.is_some();
+    if !is_marked {
         assert!(reported || edited == frame);
     }
     if matches!(change, Some(Change::Flip(_))) {
-        assert!(ecn == Some(EcnChange::Mark) || reported == (edited != frame));
+        assert!(is_marked || reported == (edited != frame));
         let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
-        // With repair, each flip may also change two checksums; the ECN field has 2 bits and the checksum of its header.
-        assert!(changed <= few + 48 + 16 + 18);
+        // With repair, each flip may also change two checksums; the traffic class has 8 bits and the checksum of its header.
+        assert!(changed <= few + 48 + 16 + 24);
     }
 }
 

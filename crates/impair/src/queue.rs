@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weir_laws::Draws;
 use weir_model::impairment::{
-    DeliveryTrace, Framing, OPPORTUNITY_BYTES, Police, QueueLimit, Rate, RunningBackground,
+    Colour, DeliveryTrace, Framing, OPPORTUNITY_BYTES, Police, QueueLimit, Rate, RunningBackground,
 };
 
 /// Bytes of an untagged Ethernet header, beyond the network layer.
@@ -361,43 +361,107 @@ impl Transmitter {
     }
 }
 
-/// A policer: a token bucket that drops what exceeds it.
+/// A token bucket. Tokens are in units of 10⁻⁹ bit, so that the gain of a nanosecond is the rate.
+#[derive(Clone, Debug)]
+struct Bucket {
+    bits_per_second: u64,
+    size: u64,
+    tokens: u64,
+}
+
+impl Bucket {
+    /// A full bucket of up to 1 GiB, as a checked configuration has.
+    fn new(bits_per_second: u64, bytes: u64) -> Self {
+        let size = bytes.saturating_mul(8 * NS);
+        Self { bits_per_second, size, tokens: size }
+    }
+
+    /// Adds the tokens of a time, and returns those for which there is no room.
+    #[inline]
+    fn fill(&mut self, ns: u64) -> u64 {
+        self.add(ns.saturating_mul(self.bits_per_second))
+    }
+
+    #[inline]
+    fn add(&mut self, tokens: u64) -> u64 {
+        let added = tokens.min(self.size - self.tokens);
+        self.tokens += added;
+        tokens - added
+    }
+}
+
+/// The second bucket of a policer.
+#[derive(Clone, Debug)]
+enum Second {
+    None,
+    /// Filled by what the first has no room for (RFC 2697).
+    Excess(Bucket),
+    /// Filled at a rate of its own (RFC 2698).
+    Peak(Bucket),
+}
+
+/// A policer: token buckets that find the colour of packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Policer {
+    pub(crate) config: Police,
     framing: Framing,
-    /// When the bucket will be full.
-    full_at: Meter,
-    burst_bytes: u64,
-    /// Whether it marks packets if they can be, instead of dropping them.
-    pub(crate) marks: bool,
+    committed: Bucket,
+    second: Second,
+    /// The time up to which the buckets are filled.
+    filled_ns: u64,
 }
 
 impl Policer {
     pub(crate) fn new(config: &Police) -> Self {
+        let second = match (config.excess_burst, config.peak_bits, config.peak_burst) {
+            (Some(excess), ..) => Second::Excess(Bucket::new(0, excess.0)),
+            (None, Some(peak), Some(burst)) => Second::Peak(Bucket::new(peak.0, burst.0)),
+            _ => Second::None,
+        };
         Self {
+            config: config.clone(),
             framing: config.framing(),
-            full_at: Meter::new(config.bits.0),
-            burst_bytes: config.burst.0,
-            marks: config.ecn,
+            committed: Bucket::new(config.bits.0, config.burst.0),
+            second,
+            filled_ns: 0,
         }
     }
 
-    /// Whether there are tokens for a frame that arrives at `t`; it takes them, if so.
+    /// The colour of a frame that arrives at `t` in another one; it takes the tokens of its colour.
     #[inline]
-    pub(crate) fn conforms(&mut self, t: u64, length: u32) -> bool {
-        let mut full_at = self.full_at.clone();
-        if t >= full_at.time() {
-            full_at.set(t);
+    pub(crate) fn colour(&mut self, t: u64, length: u32, before: Colour) -> Colour {
+        let elapsed_ns = t.saturating_sub(self.filled_ns);
+        self.filled_ns = self.filled_ns.max(t);
+        let left = self.committed.fill(elapsed_ns);
+        let needed = u64::from(self.framing.bytes(i64::from(length) - ETHERNET_HEADER));
+        let needed = needed.saturating_mul(8 * NS);
+        let is_green = before == Colour::Green && self.committed.tokens >= needed;
+        match &mut self.second {
+            Second::None if is_green => {}
+            Second::None => return Colour::Red,
+            Second::Excess(excess) => {
+                excess.add(left);
+                if !is_green {
+                    if before == Colour::Red || excess.tokens < needed {
+                        return Colour::Red;
+                    }
+                    excess.tokens -= needed;
+                    return Colour::Yellow;
+                }
+            }
+            Second::Peak(peak) => {
+                peak.fill(elapsed_ns);
+                if before == Colour::Red || peak.tokens < needed {
+                    return Colour::Red;
+                }
+                peak.tokens -= needed;
+                if !is_green {
+                    return Colour::Yellow;
+                }
+            }
         }
-        full_at.add(self.framing.bytes(i64::from(length) - ETHERNET_HEADER));
-        // What it will lack then, in bits · 10⁹: exact.
-        let rate = u128::from(full_at.bits_per_second);
-        let lack = u128::from(full_at.ns.saturating_sub(t)) * rate + u128::from(full_at.part);
-        let conforms = lack <= u128::from(self.burst_bytes) * u128::from(8 * NS);
-        if conforms {
-            self.full_at = full_at;
-        }
-        conforms
+        self.committed.tokens -= needed;
+        Colour::Green
     }
 }
 
@@ -714,6 +778,10 @@ mod tests {
         assert_eq!(departures(&mut after(9_000_000), 9_000_000, 4), [9000, 9000, 9000, 9500]);
     }
 
+    fn conforms(policer: &mut Policer, t: u64, length: u32) -> bool {
+        policer.colour(t, length, Colour::Green) == Colour::Green
+    }
+
     fn policer(text: &str) -> Policer {
         Policer::new(&text.parse::<Laws>().unwrap().police.unwrap())
     }
@@ -721,7 +789,7 @@ mod tests {
     #[test]
     fn a_policer_drops_what_exceeds_rate_and_burst() {
         let mut policer = policer("police 12M burst 4500");
-        let mut conforming = |t: u64| (0..5).filter(|_| policer.conforms(t, 1496)).count();
+        let mut conforming = |t: u64| (0..5).filter(|_| conforms(&mut policer, t, 1496)).count();
         assert_eq!(conforming(0), 3);
         // A dropped packet takes no tokens: there are enough again after exactly 1 ms.
         assert_eq!(conforming(999_999), 0);
@@ -735,19 +803,66 @@ mod tests {
     #[test]
     fn a_policer_never_passes_a_packet_longer_than_its_burst() {
         let mut policer = policer("police 12M burst 1499");
-        assert!((0..9).all(|second| !policer.conforms(second * NS, 1496)));
-        assert!(policer.conforms(0, 1495));
+        assert!((0..9).all(|second| !conforms(&mut policer, second * NS, 1496)));
+        assert!(conforms(&mut policer, 0, 1495));
+    }
+
+    /// Colours of frames of 1000 bytes on the link, as letters; `times` in ms.
+    fn colours(policer: &mut Policer, times: &[u64], before: Colour) -> String {
+        let letter = |colour| match colour {
+            Colour::Green => 'g',
+            Colour::Yellow => 'y',
+            Colour::Red => 'r',
+        };
+        times.iter().map(|ms| letter(policer.colour(ms * 1_000_000, 996, before))).collect()
+    }
+
+    #[test]
+    fn a_single_rate_marker_fills_its_second_bucket_with_what_the_first_spills() {
+        // RFC 2697: 1 byte in a microsecond, buckets of 2000 and 3000 bytes.
+        let marker = || policer("police 8M burst 2000 excess 3000");
+        assert_eq!(colours(&mut marker(), &[0; 7], Colour::Green), "ggyyyrr");
+        // After 1 ms the first has a frame; the second has none until the first is full, 3 ms later.
+        let mut one = marker();
+        colours(&mut one, &[0; 7], Colour::Green);
+        assert_eq!(colours(&mut one, &[1, 1], Colour::Green), "gr");
+        assert_eq!(colours(&mut one, &[3, 3, 3], Colour::Green), "ggr");
+        assert_eq!(colours(&mut one, &[6, 6, 6, 6], Colour::Green), "ggyr");
+        // Color-aware: yellow frames take tokens of the second alone, red ones none.
+        let mut one = marker();
+        assert_eq!(colours(&mut one, &[0; 4], Colour::Yellow), "yyyr");
+        assert_eq!(colours(&mut one, &[0], Colour::Red), "r");
+        assert_eq!(colours(&mut one, &[0; 3], Colour::Green), "ggr");
+    }
+
+    #[test]
+    fn a_two_rate_marker_takes_tokens_of_both_buckets() {
+        // RFC 2698: 1 byte and 2 bytes in a microsecond, buckets of 2000 and 3000 bytes.
+        let marker = || policer("police 8M burst 2000 peak 16M peak-burst 3000");
+        assert_eq!(colours(&mut marker(), &[0; 4], Colour::Green), "ggyr");
+        let mut one = marker();
+        colours(&mut one, &[0; 4], Colour::Green);
+        // After 1 ms there are tokens for one green frame and one more within the peak rate; after that no more.
+        assert_eq!(colours(&mut one, &[1, 1, 1], Colour::Green), "gyr");
+        assert_eq!(colours(&mut one, &[2, 2, 2], Colour::Green), "gyr");
+        // A red frame takes no tokens, a yellow one those of the peak rate alone.
+        let mut one = marker();
+        assert_eq!(colours(&mut one, &[0; 2], Colour::Red), "rr");
+        assert_eq!(colours(&mut one, &[0; 2], Colour::Yellow), "yy");
+        assert_eq!(colours(&mut one, &[0; 2], Colour::Green), "gr");
+        // Tokens of the first bucket that a frame beyond the peak rate did not take.
+        assert_eq!(colours(&mut one, &[1, 1, 1], Colour::Green), "ggr");
     }
 
     /// A token bucket in units of 10⁻⁹ bit, in which the time since the start is a number as well: ns · rate.
-    struct Bucket {
+    struct Tokens {
         rate: u128,
         size: u128,
         tokens: u128,
         at: u128,
     }
 
-    impl Bucket {
+    impl Tokens {
         fn new(rate: u64, burst: u64) -> Self {
             let size = u128::from(burst) * u128::from(8 * NS);
             Self { rate: rate.into(), size, tokens: size, at: 0 }
@@ -859,11 +974,11 @@ mod tests {
         ) {
             let mut shaper = link(&format!("rate {rate} burst {burst} queue 1h"));
             let mut policer = policer(&format!("police {rate} burst {burst}"));
-            let (mut waits, mut drops) = (Bucket::new(rate, burst), Bucket::new(rate, burst));
+            let (mut waits, mut drops) = (Tokens::new(rate, burst), Tokens::new(rate, burst));
             let mut t = 0;
             for (gap, length) in frames {
                 t += gap;
-                prop_assert_eq!(policer.conforms(t, length), drops.conforms(t, length + 4));
+                prop_assert_eq!(conforms(&mut policer, t, length), drops.conforms(t, length + 4));
                 if let Some(departure) = shaper.enter(t, length) {
                     let exact = waits.leaves(t, length + 4);
                     // The time of the burst is rounded down, so that no frame is early.

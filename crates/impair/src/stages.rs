@@ -280,7 +280,7 @@ pub(crate) struct Flow {
     pub(crate) loss: [Option<LossLaw>; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
     pub(crate) marks: bool,
-    /// Whether the policer or the queue of its path marks packets, the queue distinguishes flows, or there is an MTU limit.
+    /// Whether the policer of its path reads or marks packets, its queue marks them, the queue distinguishes flows, or there is an MTU limit.
     pub(crate) classifies: bool,
     /// When the first packet reached the law.
     pub(crate) loss_start_ns: Option<u64>,
@@ -343,7 +343,7 @@ impl Flow {
         self.marks = laws.loss.as_ref().is_some_and(|loss| loss.ecn);
         let aqm = shared.rate.as_ref().and_then(|rate| rate.aqm.as_ref());
         self.classifies = aqm.is_some_and(|aqm| aqm.reads_packets())
-            || shared.police.as_ref().is_some_and(|police| police.ecn)
+            || shared.police.as_ref().is_some_and(Police::reads_packets)
             || laws.mtu.is_some();
         if self.laws.duplicate != laws.duplicate {
             self.duplicate = laws.duplicate.as_ref().and_then(DuplicateStage::of);

@@ -16,7 +16,17 @@ fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: 
     let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet };
     let philox = Philox::new(1);
     let change = Some(Change::Flip(flip_bits));
-    Edit { ecn: None, philox, position, copy: 0, change, checksum, from, to: layers.end }
+    Edit {
+        ecn: None,
+        dscp: None,
+        philox,
+        position,
+        copy: 0,
+        change,
+        checksum,
+        from,
+        to: layers.end,
+    }
 }
 
 /// A frame of each protocol with correct checksums.

@@ -138,7 +138,7 @@ fn a_change_of_the_queue_continues_the_trace() {
         engine.configure(&config(&format!("rate trace(1 2 10) queue 9packets{aqm}"))).unwrap();
         engine.arm(5 * MS);
         engine.step(20 * MS, &packets(&[5.0], FULL), &mut out);
-        // Another trace starts when it is put into force.
+        // Another trace starts when it is applied.
         engine.configure(&config(&format!("rate trace(3 9) queue 9packets{aqm}"))).unwrap();
         engine.arm(20 * MS);
         engine.step(40 * MS, &packets(&[20.0, 24.0], FULL), &mut out);

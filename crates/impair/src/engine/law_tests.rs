@@ -284,6 +284,67 @@ fn a_policer_marks_capable_packets_instead() {
 }
 
 #[test]
+fn a_policer_sets_the_dscp_of_each_colour() {
+    let header_sum = |frame: &[u8]| {
+        let words =
+            frame[14..34].chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
+        let sum: u32 = words.sum();
+        (sum & 0xffff) + (sum >> 16)
+    };
+    let mut frame = udp_frame((1, 2), &[0; 958]);
+    // EF, ECN-capable, with the checksum of its header.
+    frame[15] = 46 << 2 | 2;
+    frame[24..26].fill(0);
+    let sum = !(header_sum(&frame) as u16);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let laws = "police 1004k burst 1004 excess 1004 green dscp af11 yellow dscp af12 red dscp af13, rate 10M";
+    let mut engine = engine(&format!("{laws} codel"));
+    let metas: Vec<Meta> = (0..3).map(|i| engine.meta(i, MS, &frame)).collect();
+    let (mut now, mut seen) = (MS, vec![]);
+    engine.step(now, &metas, &mut vec![]);
+    while let Some(next) = engine.next_deadline_ns() {
+        now = next;
+        let mut out = vec![];
+        engine.step(now, &[], &mut out);
+        for one in out {
+            let mut changed = frame.clone();
+            let edit = engine.edit(&one).unwrap();
+            assert!(edit.apply(&mut changed) && edit.repairs_checksums());
+            // Not a change of content; the ECN field stays, and the header has a valid checksum.
+            assert_eq!(one.flags & (FLAG_MODIFIED | FLAG_MARKED), 0);
+            assert_eq!((changed[15] & 3, header_sum(&changed)), (2, 0xffff));
+            assert_eq!(frame[26..], changed[26..]);
+            seen.push(changed[15] >> 2);
+        }
+    }
+    assert_eq!(seen, [10, 12, 14]);
+    let Counters { yellow_packets, red_packets, remarked_packets, lost_packets, .. } =
+        engine.flows[0].counters;
+    assert_eq!((yellow_packets, red_packets, remarked_packets, lost_packets), (1, 1, 3, 0));
+}
+
+#[test]
+fn a_colour_aware_policer_reads_the_dscp() {
+    let mut engine =
+        engine("police 1004k burst 4K excess 4K yellow dscp af12 red drop colour-aware");
+    let mut frame = udp_frame((1, 2), &[0; 958]);
+    for (dscp, yellow) in [(46, 0), (12, 1), (14, 1)] {
+        frame[15] = dscp << 2;
+        let meta = engine.meta(0, MS, &frame);
+        let out = feed(&mut engine, &[meta]);
+        assert_eq!(engine.flows[0].counters.yellow_packets, yellow, "{dscp}");
+        assert_eq!(count(&out, Verdict::Forwarded), 1);
+    }
+    // A frame without a DSCP arrives green and is not marked.
+    let mut arp = vec![0; 1000];
+    arp[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let meta = engine.meta(0, MS, &arp);
+    let out = feed(&mut engine, &[meta]);
+    assert!(out.iter().all(|one| engine.edit(one).is_none()));
+    assert_eq!(engine.flows[0].counters.remarked_packets, 1);
+}
+
+#[test]
 fn a_policer_keeps_its_tokens_when_other_laws_change() {
     let mut engine = engine("police 1M burst 1004");
     let sent = |of: Vec<Disposition>| count(&of, Verdict::Forwarded);

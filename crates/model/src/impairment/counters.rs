@@ -76,7 +76,10 @@ counters! {
     sent_packets, "sent", None, "Packets forwarded, copies included.";
     sent_bytes, "sent", None, "Bytes of forwarded frames, without check sequence.";
     lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law, a policer or an MTU limit.";
-    policed_packets, "policed", Some(Stage::Police), "Of the lost packets: those that exceeded the policer's rate and burst.";
+    policed_packets, "policed", Some(Stage::Police), "Of the lost packets: those that a policer dropped.";
+    yellow_packets, "yellow", Some(Stage::Police), "Packets that a policer with two buckets found yellow: beyond the first, within the second.";
+    red_packets, "red", Some(Stage::Police), "Packets that a policer found red: beyond its buckets; dropped, marked or forwarded.";
+    remarked_packets, "DSCP set", Some(Stage::Police), "IP packets that a policer gave a DSCP.";
     too_long_packets, "too long", Some(Stage::Mtu), "Of the lost packets: those longer than the MTU limit.";
     too_big_messages, "ICMP too big", Some(Stage::Mtu), "ICMP messages to the senders of packets longer than the MTU limit.";
     added_fragments, "fragments added", Some(Stage::Mtu), "Fragments of packets longer than the MTU limit, one less than those of each packet.";

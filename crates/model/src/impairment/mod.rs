@@ -55,7 +55,7 @@ pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use mtu::{Mtu, TooLong};
 pub use netem::Netem;
-pub use police::Police;
+pub use police::{Colour, Police, PoliceAction};
 pub use queue::*;
 pub use rate::*;
 pub use reorder::{Distance, Reorder};

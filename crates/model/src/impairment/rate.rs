@@ -178,7 +178,7 @@ impl Rate {
 
 static FORM: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), or with trace(MS …) [once] in the place of R, with AQM one of {}, then its parameters, such as codel target 5ms ecn",
+        "rate R [burst B [peak R]] [queue T|B|Npackets] [AQM|background P% [run N]] [overhead N] [cells N+N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second), or trace(MS …) [once] instead of R, with AQM one of {}, then its parameters, such as codel target 5ms ecn",
         Aqm::NAMES.join(", ")
     )
 });
@@ -259,7 +259,7 @@ impl Slot for Rate {
             check_rate(at, "bits", bits)?;
         }
         if let Some(burst) = self.burst {
-            check_burst(at, burst)?;
+            check_burst(at, "burst", burst)?;
             if self.bits.trace().is_some() {
                 return refuse(at, "burst", burst, "no burst together with a trace");
             }
@@ -306,10 +306,14 @@ pub(super) fn check_rate(at: &str, field: &'static str, rate: BitRate) -> Result
     }
 }
 
-pub(super) fn check_burst(at: &str, burst: ByteSize) -> Result<(), ModelError> {
+pub(super) fn check_burst(
+    at: &str,
+    field: &'static str,
+    burst: ByteSize,
+) -> Result<(), ModelError> {
     match burst.0 {
         1..=MAX_BURST_BYTES => Ok(()),
-        _ => refuse(at, "burst", burst, "1 to 1G"),
+        _ => refuse(at, field, burst, "1 to 1G"),
     }
 }
 

@@ -3171,7 +3171,7 @@ export interface components {
             /**
              * policed
              * Format: uint64
-             * @description Of the lost packets: those that exceeded the policer's rate and burst.
+             * @description Of the lost packets: those that a policer dropped.
              */
             policed_packets: number;
             /**
@@ -3192,6 +3192,18 @@ export interface components {
              * @description Packets received.
              */
             received_packets: number;
+            /**
+             * red
+             * Format: uint64
+             * @description Packets that a policer found red: beyond its buckets; dropped, marked or forwarded.
+             */
+            red_packets: number;
+            /**
+             * DSCP set
+             * Format: uint64
+             * @description IP packets that a policer gave a DSCP.
+             */
+            remarked_packets: number;
             /**
              * reordered
              * Format: uint64
@@ -3228,6 +3240,12 @@ export interface components {
              * @description Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.
              */
             unplanned_dropped_packets: number;
+            /**
+             * yellow
+             * Format: uint64
+             * @description Packets that a policer with two buckets found yellow: beyond the first, within the second.
+             */
+            yellow_packets: number;
         };
         /** @description The counters of an emulator at one time. */
         EmulatorCounts: {
@@ -6408,8 +6426,9 @@ export interface components {
             unit?: components["schemas"]["Span"] | null;
         };
         /**
-         * @description A policer: a token bucket that holds a burst and is filled at a rate. A packet takes tokens for its bytes; without enough of
-         *     them it is dropped, and takes none. Nothing is delayed.
+         * @description A policer: a token bucket that holds a burst and is filled at a rate. A packet takes tokens for its bytes and is green; without
+         *     enough of them it takes none and is red, or yellow with a second bucket. Red packets are dropped unless stated otherwise.
+         *     Nothing is delayed.
          */
         Police: {
             /**
@@ -6419,16 +6438,30 @@ export interface components {
             bits: components["schemas"]["BitRate"];
             /**
              * Burst
-             * @description Size of the bucket, 1 byte to 1G: the committed burst size (CBS). Longer packets, with their framing bytes, never pass.
+             * @description Size of the bucket, 1 byte to 1G: the committed burst size (CBS). Longer packets, with their framing bytes, are never green.
              * @example 32K
              */
             burst: components["schemas"]["ByteSize"];
             /**
+             * @description `true`: packets with the DSCP of `yellow` or `red` arrive in that colour, and don't get a better one (the color-aware mode of RFC
+             *     2697 and RFC 2698). Otherwise all arrive green.
+             */
+            colour_aware?: boolean;
+            /**
              * Mark instead of drop (ECN)
-             * @description `true`: ECN-capable packets are marked Congestion Experienced instead of dropped (RFC 3168).
+             * @description `true`: ECN-capable packets that would be dropped are marked Congestion Experienced instead (RFC 3168).
              * @example true
              */
             ecn?: boolean;
+            /**
+             * Excess burst
+             * @description Size of a second bucket for yellow packets, 1 byte to 1G, filled by what the first has no room for: the excess burst size (EBS)
+             *     of a single rate three color marker (RFC 2697). Absent: none.
+             * @example 64K
+             */
+            excess_burst?: components["schemas"]["ByteSize"] | null;
+            /** @description What happens to green packets. Absent: they pass. */
+            green?: components["schemas"]["PoliceAction"] | null;
             /**
              * Format: uint32
              * @description Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
@@ -6436,7 +6469,30 @@ export interface components {
              * @example 38
              */
             overhead_bytes?: number | null;
+            /**
+             * Peak rate
+             * @description Rate in bit/s at which a second bucket is filled, at least `bits`: the peak information rate (PIR) of a two rate three color
+             *     marker (RFC 2698). Packets beyond it are red, those within it that exceed the first bucket yellow. Together with `peak_burst`. Absent: none.
+             * @example 20M
+             */
+            peak_bits?: components["schemas"]["BitRate"] | null;
+            /**
+             * Peak burst
+             * @description Size of that bucket, 1 byte to 1G: the peak burst size (PBS).
+             * @example 64K
+             */
+            peak_burst?: components["schemas"]["ByteSize"] | null;
+            /** @description What happens to red packets. Absent: they are dropped. */
+            red?: components["schemas"]["PoliceAction"] | null;
+            /** @description What happens to yellow packets. Absent: they pass. */
+            yellow?: components["schemas"]["PoliceAction"] | null;
         };
+        /**
+         * @description pass, drop or dscp NAME, such as dscp af12
+         * @example dscp af12
+         * @example drop
+         */
+        PoliceAction: string | number;
         /** @description The result of a requested precision at one point: Stein's two stages (1945), by one metric. */
         Precision: {
             /**

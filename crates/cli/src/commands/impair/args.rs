@@ -41,9 +41,13 @@ Laws:
   duplicate P% [P%] [copies N] [after T]
                            N copies [1] with this probability, after a time
   duplicate every N ...    of every Nth packet
-  police R burst B [ecn] [overhead N]
-                           drops packets beyond a rate and a burst, or marks
-                           ECN-capable ones
+  police R burst B [excess B|peak R peak-burst B] [green ACTION]
+         [yellow ACTION] [red ACTION] [colour-aware] [ecn] [overhead N]
+                           packets beyond a rate and a burst are red [drop], or
+                           yellow [pass] within an excess burst or a peak rate.
+                           ACTION is pass, drop or dscp NAME. ecn: marks
+                           ECN-capable packets instead of dropping them.
+                           colour-aware: by the DSCP with which they arrive
   mtu N [drop|icmp|fragment]
                            what happens to longer IP packets [drop]: icmp
                            also reports the limit to their senders, fragment
