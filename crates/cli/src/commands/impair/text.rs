@@ -1,10 +1,10 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
-use weir_emulator::{Report, TimelineReport, TriggerReport};
+use weir_emulator::{CurrentReport, Report, TimelineReport, TriggerReport};
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
-use weir_report::{Align, Style, Table, duration};
+use weir_report::{Align, Style, Table, Units, duration, percent, significant};
 
 /// Maximum number of flows whose laws are printed one by one.
 const MAX_LISTED: usize = 16;
@@ -82,6 +82,51 @@ fn way(direction: Direction) -> &'static str {
 /// A counter of a flow.
 type Count = fn(&Counters) -> u64;
 
+/// Rates of each flow and direction in its current period, and what its laws ask for; empty if no flow saw packets in it.
+fn asked_and_realised(report: &Report, style: &Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new([
+        ("since laws, start or reset", Align::Left),
+        ("direction", Align::Left),
+        ("time", right),
+        ("packets/s", right),
+        ("rate in", right),
+        ("rate out", right),
+        ("asked", right),
+        ("loss", right),
+        ("asked", right),
+        ("delay mean", right),
+        ("asked", right),
+    ]);
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rate = |bits: f64| Units::ADAPTIVE.rate(bits);
+    let hops = report.impairment.config.hops();
+    let mut is_empty = true;
+    for flow in &report.impairment.flows {
+        let CurrentReport { seconds, counters, realised, .. } = &flow.current;
+        if counters.received_packets == 0 || *seconds <= 0.0 {
+            continue;
+        }
+        is_empty = false;
+        let asked = &flow.asked_figures;
+        let per_second = |count: u64| count as f64 / seconds;
+        table.row([
+            in_hop(&flow.name, flow.hop, hops),
+            way(flow.direction).to_owned(),
+            duration(*seconds),
+            significant(per_second(counters.received_packets)),
+            rate(8.0 * per_second(counters.received_bytes)),
+            rate(8.0 * per_second(counters.sent_bytes)),
+            or_none(asked.bits_per_second.map(|bits| rate(bits as f64))),
+            or_none(realised.loss_ratio.map(percent)),
+            or_none(asked.loss_ratio.map(percent)),
+            or_none(realised.delay_mean_seconds.map(duration)),
+            or_none(asked.delay_mean_seconds.map(duration)),
+        ]);
+    }
+    if is_empty { String::new() } else { table.render(style) }
+}
+
 /// The counters, a line for each flow and direction that saw packets.
 pub(super) fn table(report: &Report, style: &Style) -> String {
     let right = Align::Right;
@@ -91,10 +136,17 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let batched: Count = |c| c.batched_packets;
     let aqm: Count = |c| c.aqm_dropped_packets;
     let policed: Count = |c| c.policed_packets;
+    let yellow: Count = |c| c.yellow_packets;
+    // All of which are policed, as long as none is forwarded.
+    let red: Count = |c| if c.red_packets > c.policed_packets { c.red_packets } else { 0 };
+    let remarked: Count = |c| c.remarked_packets;
     let too_long: Count = |c| c.too_long_packets;
     let fragments: Count = |c| c.added_fragments;
     let rare = [
         ("policed", policed),
+        ("yellow", yellow),
+        ("red", red),
+        ("DSCP set", remarked),
         ("too long", too_long),
         ("fragments added", fragments),
         ("AQM-dropped", aqm),
@@ -161,6 +213,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         }
     }
     let mut out = table.render(style);
+    out += &asked_and_realised(report, style);
     for flow in &report.impairment.flows {
         if let Some(state) = &flow.trigger {
             out += &trigger(&flow.name, flow.direction, state);
@@ -169,6 +222,10 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     for direction in &report.directions {
         let name = way(direction.direction);
         let link = &direction.link;
+        if report.seconds > 0.0 && link.cpu_nanoseconds > 0 {
+            let ratio = link.cpu_nanoseconds as f64 / 1e9 / report.seconds;
+            out += &format!("{name}: {} of a processor since the start\n", percent(ratio));
+        }
         if let Some(TimelineReport { loops, changes, position_seconds }) = direction.timeline {
             let made = counted(changes, "change");
             out += &format!(
@@ -254,6 +311,47 @@ mod tests {
             "  together, f1, f2, f3, f4 and 1 more: A to B: rate 1M; B to A: none"
         );
         assert_eq!(lines[7], "  other: both ways: none");
+    }
+
+    #[test]
+    fn rates_and_ratios_are_next_to_what_the_laws_ask_for() {
+        let counters = Counters {
+            received_packets: 8,
+            received_bytes: 10_000,
+            sent_packets: 6,
+            sent_bytes: 7500,
+            ..Counters::default()
+        };
+        let flow = |received_packets| {
+            let counters = Counters { received_packets, ..counters };
+            serde_json::json!({
+                "name": "voice", "direction": "forward", "hop": 1, "active": true, "counters": counters,
+                "asked": "loss 20%, rate 90k", "realised": {},
+                "asked_figures": { "loss_ratio": 0.2, "bits_per_second": 90_000 },
+                "current": {
+                    "start_seconds": 1.0, "seconds": 2.0, "reason": "laws", "counters": counters,
+                    "realised": { "loss_ratio": 0.25, "delay_mean_seconds": 0.004 },
+                },
+            })
+        };
+        let rows = |received_packets| {
+            let report = serde_json::json!({
+                "schema": "", "interfaces": ["", ""], "links": [], "seconds": 3.0, "directions": [],
+                "configurations": [],
+                "impairment": { "config": Impairment::default(), "flows": [flow(received_packets)] },
+            });
+            asked_and_realised(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
+        };
+        let text = rows(8);
+        let row = text.lines().find(|line| line.starts_with("voice")).unwrap();
+        let cells: Vec<&str> =
+            row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let rates = ["2.00 s", "4.00", "40.0 kbit/s", "30.0 kbit/s", "90.0 kbit/s"];
+        assert_eq!(
+            cells,
+            [&["voice", "A to B"][..], &rates, &["25.0%", "20.0%", "4.00 ms", "-"]].concat()
+        );
+        assert_eq!(rows(0), "");
     }
 
     #[test]
