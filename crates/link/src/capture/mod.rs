@@ -14,7 +14,7 @@ pub(crate) use frames::fuzz as fuzz_frames;
 pub use frames::{FrameCounts, FrameReader, WholeFrame};
 pub(crate) use read::fuzz;
 pub use read::{CaptureReader, CapturedFrame};
-pub use write::CaptureWriter;
+pub use write::{CaptureInterface, CaptureWriter, FrameNotes};
 
 /// Longest frame of a capture, bytes: the limit other tools set (`MAXIMUM_SNAPLEN`).
 pub const MAX_CAPTURED_BYTES: usize = 262_144;
@@ -42,7 +42,13 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
+/// Of any block.
+const OPTION_COMMENT: u16 = 1;
+/// Of an enhanced packet: its two lowest bits are 1 for a received frame, 2 for a sent one.
+const OPTION_FLAGS: u16 = 2;
+/// Of an interface, as the following.
 const OPTION_NAME: u16 = 2;
+const OPTION_DESCRIPTION: u16 = 3;
 const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 

@@ -185,3 +185,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn notes_are_options_of_their_blocks_and_frames_are_read_as_before() {
+    let interface =
+        CaptureInterface { name: "A before", description: "eth0, A to B", snap_bytes: 3 };
+    let mut writer =
+        CaptureWriter::describing(Vec::new(), "x", CaptureFormat::PcapNg, &[interface]).unwrap();
+    let header = std::mem::take(writer.output_mut());
+    let notes = FrameNotes { is_received: Some(false), comment: "voice" };
+    writer.write_noted(0, 5, 60, b"abc", &notes).unwrap();
+    // Cut between characters.
+    let long = format!("{}\u{e9}x", "a".repeat(1023));
+    writer.write_noted(0, 6, 3, b"abc", &FrameNotes { comment: &long, ..notes }).unwrap();
+    writer.write(0, 7, 3, b"abc").unwrap();
+    let blocks = std::mem::take(writer.output_mut());
+    let has = |bytes: &[u8], wanted: &[u8]| bytes.windows(wanted.len()).any(|at| at == wanted);
+    // Snapshot length; code, length, value, padding.
+    assert!(has(&header, &[1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 8, 0]));
+    assert!(has(&header, b"\x03\0\x0c\0eth0, A to B\x09\0\x01\0\x09"));
+    assert!(has(&blocks, b"abc\0\x01\0\x05\0voice\0\0\0\x02\0\x04\0\x02\0\0\0\0\0\0\0"));
+    assert!(has(&blocks, &[b"\x01\0\xff\x03", &b"a".repeat(1023)[..], b"\0\x02\0\x04\0"].concat()));
+    let frame = |time_ns, len| (time_ns, len, 0, b"abc".to_vec());
+    let read = read_all(&[header, blocks].concat()).unwrap();
+    assert_eq!(read, [frame(5, 60), frame(6, 3), frame(7, 3)]);
+    let long = "x".repeat(1025);
+    let interface = CaptureInterface { description: &long, ..interface };
+    let refused = CaptureWriter::describing(Vec::new(), "x", CaptureFormat::PcapNg, &[interface]);
+    assert!(matches!(refused, Err(Error::Refused { .. })));
+}
