@@ -237,11 +237,23 @@ impl Engine {
 
     /// Whether a packet belongs to a flow of this hop, and not to Other or to the exempt frames.
     pub(crate) fn takes(&mut self, meta: &Meta) -> bool {
-        let class = match self.exempt_role(meta.role) {
+        self.class(meta) != OTHER
+    }
+
+    /// The number of the flow that a packet would belong to; `None` for an exempt frame.
+    pub fn flow_of(&mut self, meta: &Meta) -> Option<u32> {
+        match self.class(meta) {
+            OTHER => self.exempt_role(meta.role).is_none().then_some(0),
+            class => Some(self.numbers[class as usize]),
+        }
+    }
+
+    /// The filter that a packet matches, or [`OTHER`].
+    fn class(&mut self, meta: &Meta) -> u32 {
+        match self.exempt_role(meta.role) {
             None => self.classifier.flow(&meta.key, meta.length, meta.rare, meta.arrived_ns),
             Some(role) => self.classifier.naming(role, &meta.key, meta.length, meta.rare),
-        };
-        class != OTHER
+        }
     }
 
     /// Sets the memory that queued packets and their tables may use.
