@@ -22,11 +22,13 @@ pub enum AlarmKind {
     ClockStepped,
     /// The packet trace's queue overflowed, or writing failed.
     PacketTraceDropped,
+    /// A capture or log lacks packets, or has ended by its limit or an error.
+    RecordingIncomplete,
 }
 
 impl AlarmKind {
     /// All kinds.
-    pub const ALL: [AlarmKind; 7] = [
+    pub const ALL: [AlarmKind; 8] = [
         AlarmKind::LinkDown,
         AlarmKind::CpuHigh,
         AlarmKind::MemoryCapNear,
@@ -34,6 +36,7 @@ impl AlarmKind {
         AlarmKind::DeadlineLate,
         AlarmKind::ClockStepped,
         AlarmKind::PacketTraceDropped,
+        AlarmKind::RecordingIncomplete,
     ];
 
     /// Its name in a report.
@@ -47,6 +50,7 @@ impl AlarmKind {
             AlarmKind::DeadlineLate => "deadline-late",
             AlarmKind::ClockStepped => "clock-stepped",
             AlarmKind::PacketTraceDropped => "packet-trace-dropped",
+            AlarmKind::RecordingIncomplete => "recording-incomplete",
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use weir_model::impairment::{Impairment, Laws, Prefix};
 use weir_model::plan::Direction;
 
+use crate::recording::Recording;
+
 /// The type of link for both interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LinkMode {
@@ -67,7 +69,7 @@ pub struct Local {
 }
 
 /// The configuration of an emulator.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EmulatorConfig {
     /// Interface A, and interface B.
     pub interfaces: [String; 2],
@@ -86,6 +88,8 @@ pub struct EmulatorConfig {
     /// Maximum size of the packet trace with its configurations, bytes; further records are counted as dropped.
     /// `None`: limited by the disk.
     pub packet_trace_max_bytes: Option<u64>,
+    /// Captures and logs of all packets that start with the emulator, with their open files.
+    pub recordings: Vec<(Recording, File)>,
     /// A note on disk of the settings that this emulator changes; its watchdog removes it when they are restored.
     pub restoration: Option<PathBuf>,
     /// How the threads are scheduled.
@@ -113,6 +117,7 @@ impl EmulatorConfig {
             packet_trace: None,
             packet_trace_files: None,
             packet_trace_max_bytes: None,
+            recordings: Vec::new(),
             restoration: None,
             scheduling: Scheduling::Auto,
             force: false,

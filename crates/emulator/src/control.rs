@@ -1,6 +1,6 @@
 //! The control socket of a running emulator: each line of JSON is a request and gets one line of JSON as its answer.
 //!
-//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `trigger`, `log`, `set`, `acknowledge`, `clear`, `thresholds`,
+//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `trigger`, `trace`, `record`, `end_recordings`, `set`, `acknowledge`, `clear`, `thresholds`,
 //! `keepalive`; the answer is `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`, with `field`, `given` and
 //! `accepted` where a field was refused. `docs/formats.md` has the fields.
 
@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_net::local::connect;
 
+#[cfg(target_os = "linux")]
+mod descriptors;
 #[cfg(target_os = "linux")]
 mod server;
 
@@ -76,6 +78,20 @@ impl Connection {
     /// No answer within the timeout, or one that is not JSON.
     pub fn ask(&mut self, request: &Value) -> std::io::Result<Value> {
         self.0.write_all(format!("{request}\n").as_bytes())?;
+        self.answer()
+    }
+
+    /// Sends a request with an open file, and returns the answer.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`].
+    #[cfg(target_os = "linux")]
+    pub fn ask_with(&mut self, request: &Value, file: &std::fs::File) -> std::io::Result<Value> {
+        descriptors::send(&self.0, format!("{request}\n").as_bytes(), file)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> std::io::Result<Value> {
         let mut line = Vec::new();
         // Each request has one line as its answer: nothing after it is lost with the buffer.
         BufReader::new((&self.0).take(MAX_ANSWER_BYTES)).read_until(b'\n', &mut line)?;

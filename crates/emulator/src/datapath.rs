@@ -1,5 +1,7 @@
 //! One direction without its thread: frames in, verdicts, changes, frames out, with counters. Time is an argument.
 
+mod recording;
+
 use std::sync::Arc;
 
 use weir_impair::{
@@ -16,6 +18,7 @@ use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, meta, native};
 use crate::lateness::{LATE_NS, Timing};
 use crate::packet_trace::TraceWriter;
+use crate::recording::{CapturePoint, Passage, Recorders};
 use crate::report::{LinkReport, PeriodReason, TriggerReport};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
@@ -54,7 +57,7 @@ struct FlowExtra {
     /// Frames that the link refused, or whose change found no memory.
     unplanned: u64,
     unplanned_bytes: u64,
-    unlogged: bool,
+    untraced: bool,
     period: Period,
     /// Version of the laws of the period.
     laws_version: u64,
@@ -106,6 +109,7 @@ pub(crate) struct Datapath {
     /// Exempt frames that the link refused.
     exempt_unplanned: (u64, u64),
     packet_trace: Option<TraceWriter>,
+    recorders: Recorders,
     watches: Watches,
     /// Messages to the senders of packets that are too long, to be sent to where these came from.
     messages: Vec<Vec<u8>>,
@@ -155,6 +159,7 @@ impl Datapath {
             late_packets: 0,
             exempt_unplanned: (0, 0),
             packet_trace,
+            recorders: Recorders::default(),
             watches: Watches::default(),
             messages: Vec::new(),
         };
@@ -237,11 +242,11 @@ impl Datapath {
     }
 
     /// Sets whether the verdicts of a flow (`None`: all) go to the packet trace. `false` if there is no such flow.
-    pub(crate) fn log(&mut self, flow: Option<&str>, on: bool) -> bool {
+    pub(crate) fn trace(&mut self, flow: Option<&str>, on: bool) -> bool {
         let mut found = flow.is_none();
         for (status, extra) in self.hops.flows().zip(&mut self.extras) {
             if flow.is_none_or(|name| name == status.name) {
-                extra.unlogged = !on;
+                extra.untraced = !on;
                 found = true;
             }
         }
@@ -287,6 +292,9 @@ impl Datapath {
 
     /// Passes received frames through the laws, and releases those that are due.
     pub(crate) fn judge(&mut self, now_ns: u64) {
+        if self.recorders.capture(CapturePoint::Before) {
+            self.capture_entries();
+        }
         self.metas.clear();
         let first = self.hops.engine(self.hops.place_of_turn(0));
         let mut before = None;
@@ -330,7 +338,9 @@ impl Datapath {
             for (meta, before) in arrivals.drain(..) {
                 if self.hops.takes(place, &meta) {
                     if let Some(QueuedFrame { disposition, native }) = before {
-                        self.departed(&disposition, native, disposition.at_ns);
+                        let (handle, at_ns) = (Handle::from_bits(meta.handle), disposition.at_ns);
+                        self.capture_departure(&disposition, handle, at_ns, Passage::Hop);
+                        self.departed(&disposition, native, at_ns);
                     }
                     taken.push(meta);
                     continue;
@@ -349,6 +359,9 @@ impl Datapath {
     /// Passes packets through one hop.
     fn step_hop(&mut self, place: usize, is_last: bool, now_ns: u64, metas: &[Meta]) {
         self.dispositions.clear();
+        if self.recorders.capture(CapturePoint::Before) {
+            self.capture_arrivals(place, metas);
+        }
         self.hops.step(place, now_ns, metas, &mut self.dispositions);
         self.carry_out(place, is_last);
     }
@@ -464,11 +477,11 @@ impl Datapath {
         self.leave(handle, QueuedFrame { disposition, native: None });
     }
 
-    /// Sequence and flow of native data, if the packet trace or a watch needs them.
+    /// Sequence and flow of native data, if the packet trace or a log needs them.
     #[inline]
     fn native(&mut self, disposition: &Disposition) -> Option<(u64, u32)> {
-        self.packet_trace.as_ref()?;
-        if disposition.fragment.is_later() {
+        let is_needed = self.packet_trace.is_some() || self.recorders.log();
+        if !is_needed || disposition.fragment.is_later() {
             return None;
         }
         let handle = Handle::from_bits(disposition.handle);
@@ -483,9 +496,12 @@ impl Datapath {
         native: Option<(u64, u32)>,
     ) {
         if let Some(packet_trace) = &mut self.packet_trace
-            && !self.extras[disposition.flow as usize].unlogged
+            && !self.extras[disposition.flow as usize].untraced
         {
             packet_trace.write(disposition, departed_ns, native);
+        }
+        if self.recorders.log() {
+            self.recorders.verdict(self.direction, disposition, departed_ns, native);
         }
     }
 
@@ -560,6 +576,8 @@ impl Datapath {
                 if refused.next_if_eq(&(place as u32)).is_some() {
                     self.unplanned(&disposition, self.handles[at], native);
                 } else {
+                    let handle = self.handles[at];
+                    self.capture_departure(&disposition, handle, departed_ns, Passage::Both);
                     self.left_at(&disposition, native, departed_ns);
                 }
                 self.copies.release(&mut self.slabs, self.handles[at]);
@@ -679,14 +697,17 @@ impl Datapath {
             + self.exempt_unplanned.0
     }
 
-    pub(crate) fn flush_packet_trace(&mut self) {
+    /// Passes on the batches of the packet trace, captures and logs.
+    pub(crate) fn flush_records(&mut self) {
         if let Some(packet_trace) = &mut self.packet_trace {
             packet_trace.flush();
         }
+        self.recorders.flush();
     }
 
-    /// Closes the packet trace of this direction.
-    pub(crate) fn close_packet_trace(&mut self) {
+    /// Closes the packet trace of this direction, its captures and logs.
+    pub(crate) fn close_records(&mut self) {
+        self.recorders.close();
         if let Some(packet_trace) = self.packet_trace.take() {
             packet_trace.close();
         }
@@ -743,7 +764,7 @@ impl Datapath {
             active: status.active,
             counters: extra.counters(&status, waiting),
             timing: extra.timing.clone(),
-            logged: self.packet_trace.is_some().then_some(!extra.unlogged),
+            traced: self.packet_trace.is_some().then_some(!extra.untraced),
             period: extra.period,
             trigger: trigger(status.number),
         });

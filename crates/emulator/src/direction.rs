@@ -17,6 +17,7 @@ use crate::config::{Scheduling, is_timed};
 use crate::datapath::{Datapath, MAX};
 use crate::drops::Drops;
 use crate::error::EmulatorError;
+use crate::recording::Recorder;
 use crate::report::{DirectionReport, LinkReport};
 use crate::snapshot::Snapshot;
 
@@ -56,8 +57,12 @@ pub(crate) enum Order {
     Reset { flow: Option<String>, reply: SyncSender<bool> },
     /// Triggers a flow, or all, by command; answers how many triggers waited for one.
     Trigger { flow: Option<String>, reply: SyncSender<usize> },
+    /// Starts a capture or log.
+    Record { recorder: Recorder, reply: SyncSender<()> },
+    /// Ends captures and logs by their ids; the receiver of the answer closes them.
+    EndRecordings { ids: Vec<u64>, reply: SyncSender<Vec<Recorder>> },
     /// Includes a flow in the packet trace, or excludes it; answers whether there is such a flow.
-    Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
+    Trace { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Starts counting dropped datagrams for this watch.
     Watch { id: u64, reply: SyncSender<()> },
     /// The datagrams dropped since a watch started, with the names of the flows by number.
@@ -254,7 +259,7 @@ impl Worker {
         self.parts.to.finish();
         self.mailbox.close();
         let report = self.snapshot().report();
-        self.parts.datapath.close_packet_trace();
+        self.parts.datapath.close_records();
         self.publish(0.0);
         DirectionResult { report, error: error.map(EmulatorError::from) }
     }
@@ -402,7 +407,7 @@ impl Worker {
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
-                    self.parts.datapath.flush_packet_trace();
+                    self.parts.datapath.flush_records();
                     let snapshot = self.snapshot();
                     let _ = reply.try_send(snapshot);
                 }
@@ -414,8 +419,17 @@ impl Worker {
                     let now = self.clock.monotonic_ns();
                     let _ = reply.try_send(self.parts.datapath.trigger(flow.as_deref(), now));
                 }
-                Order::Log { flow, on, reply } => {
-                    let _ = reply.try_send(self.parts.datapath.log(flow.as_deref(), on));
+                Order::Trace { flow, on, reply } => {
+                    let _ = reply.try_send(self.parts.datapath.trace(flow.as_deref(), on));
+                }
+                Order::Record { recorder, reply } => {
+                    self.parts.datapath.recorders().add(recorder);
+                    let _ = reply.try_send(());
+                }
+                Order::EndRecordings { ids, reply } => {
+                    let recorders = self.parts.datapath.recorders();
+                    let removed = ids.iter().filter_map(|id| recorders.remove(*id)).collect();
+                    let _ = reply.try_send(removed);
                 }
                 Order::Watch { id, reply } => {
                     self.parts.datapath.watch(id);
@@ -449,7 +463,7 @@ impl Worker {
         self.last_tick = (now, cpu);
         self.next_tick_ns = now + TICK_NS;
         self.schedule(load);
-        self.parts.datapath.flush_packet_trace();
+        self.parts.datapath.flush_records();
         self.publish(load);
     }
 

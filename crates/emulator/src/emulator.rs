@@ -22,6 +22,7 @@ use crate::expressions::compile_filters;
 use crate::interface_lock::InterfaceLock;
 use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
+use crate::recording::Recordings;
 use crate::refusal::{permit, refusals};
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
@@ -164,11 +165,19 @@ impl Emulator {
         let mut datapaths = Vec::new();
         for (direction, ..) in &ways {
             let writing =
-                packet_trace.as_ref().map(|packet_trace| packet_trace.writing(*direction));
+                packet_trace.as_ref().map(|packet_trace| packet_trace.writing(*direction, false));
             datapaths.push(Datapath::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
         names.add(&Prepared::new(&impairment, Direction::Forward, 1)?);
+        let mut recordings = Recordings::default();
+        recordings.set_names(names.numbered());
+        for (recording, file) in config.recordings {
+            let recorders = recordings.start(recording, file, None, &config.interfaces, 0.0)?;
+            for (datapath, recorder) in datapaths.iter_mut().zip(recorders) {
+                recorder.into_iter().for_each(|recorder| datapath.recorders().add(recorder));
+            }
+        }
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
         let opposites = [(); 2].map(|()| Arc::new(OnceLock::new()));
@@ -228,6 +237,7 @@ impl Emulator {
                 }),
                 alarms: Mutex::new(Alarms::default()),
                 packet_trace: packet_trace.as_ref().map(PacketTrace::watching),
+                recordings: Mutex::new(recordings),
                 notes,
                 watches: AtomicU64::new(0),
                 over: (Mutex::new(false), Condvar::new()),
@@ -301,6 +311,7 @@ impl Emulator {
         {
             error = error.or(Some(failure));
         }
+        self.remote.finish_recordings();
         let reason = error.as_ref().map_or_else(|| reason.to_owned(), EmulatorError::with_causes);
         let report = self.remote.assemble(directions, Some(reason));
         self.end();
@@ -313,6 +324,7 @@ impl Emulator {
         for thread in std::mem::take(&mut self.threads) {
             let _ = thread.join();
         }
+        self.remote.finish_recordings();
         let (over, bell) = &self.remote.shared.over;
         *lock(over) = true;
         bell.notify_all();

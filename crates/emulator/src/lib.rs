@@ -32,6 +32,8 @@
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod alarm;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
+mod batches;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod config;
 pub mod control;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
@@ -53,6 +55,8 @@ mod local;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod packet_trace;
 mod prediction;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
+mod recording;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod remote;
@@ -74,6 +78,10 @@ pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
 pub use expressions::compile_filters;
 pub use prediction::{Prediction, predictions};
+pub use recording::{
+    CapturePoint, MAX_RECORDINGS, Recording, RecordingKind, RecordingReport, RecordingSelection,
+    RecordingState,
+};
 pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::{Remote, Watch};

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
@@ -15,12 +15,11 @@ use weir_laws::Direction;
 use weir_model::impairment::{Impairment, OTHER};
 use weir_wire::packets::{JUDGED_LEN, Judged, PacketLogWriter, PacketsError, Record, RecordKind};
 
+use crate::batches::{BATCH, Feed, Filled};
 use crate::config::PacketTraceFiles;
 use crate::error::EmulatorError;
 use crate::report::PacketTraceReport;
 
-/// Records per batch.
-const BATCH: usize = 512;
 /// Batches that may wait for the disk: 64 Ki records.
 const WAITING: usize = 128;
 
@@ -31,7 +30,7 @@ type Batch = Vec<(Record, Judged)>;
 pub(crate) struct PacketTrace {
     path: PathBuf,
     files: Option<Arc<PacketTraceFiles>>,
-    sender: SyncSender<(Batch, SyncSender<Batch>)>,
+    sender: SyncSender<Filled<Batch>>,
     thread: JoinHandle<Result<(), PacketsError>>,
     counts: Arc<TraceCounts>,
 }
@@ -39,7 +38,7 @@ pub(crate) struct PacketTrace {
 #[derive(Debug, Default)]
 struct TraceCounts {
     written: AtomicU64,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
     failed: AtomicBool,
     /// Size of the packet trace with its configurations.
     bytes: AtomicU64,
@@ -59,14 +58,7 @@ impl TraceCounts {
 #[derive(Debug)]
 pub(crate) struct TraceWriter {
     direction: Direction,
-    batch: Batch,
-    sender: SyncSender<(Batch, SyncSender<Batch>)>,
-    /// Written batches return this way, so that none is allocated while packets are forwarded.
-    back: SyncSender<Batch>,
-    empty: Receiver<Batch>,
-    /// Whether to wait for a full queue: with a capture, whose clock stops meanwhile.
-    waits: bool,
-    counts: Arc<TraceCounts>,
+    feed: Feed<Batch>,
 }
 
 /// Reads a packet trace's counters.
@@ -165,7 +157,7 @@ impl PacketTrace {
                 .to_string();
         }
         let mut writer = PacketLogWriter::judged(out, &text).map_err(failed)?;
-        let (sender, receiver) = sync_channel::<(Batch, SyncSender<Batch>)>(WAITING);
+        let (sender, receiver) = sync_channel::<Filled<Batch>>(WAITING);
         let counts = Arc::new(TraceCounts { most_bytes, ..TraceCounts::default() });
         // The header, whose metadata ends at a record boundary, is written regardless of the limit.
         counts.bytes.store((16 + text.len() as u64).next_multiple_of(8), Ordering::Relaxed);
@@ -207,27 +199,10 @@ impl PacketTrace {
         Ok(PacketTrace { path: path.to_owned(), files, sender, thread, counts })
     }
 
-    /// The writer of a direction that can wait, and so drops nothing.
-    pub(crate) fn writing_all(&self, direction: Direction) -> TraceWriter {
-        TraceWriter { waits: true, ..self.writing(direction) }
-    }
-
-    /// The writer of a direction; it never waits.
-    pub(crate) fn writing(&self, direction: Direction) -> TraceWriter {
-        let (back, empty) = sync_channel(WAITING);
-        // As many as the queue holds, so that none is allocated later; untouched, they cost no memory.
-        for _ in 0..WAITING {
-            let _ = back.try_send(Vec::with_capacity(BATCH));
-        }
-        TraceWriter {
-            direction,
-            batch: Vec::with_capacity(BATCH),
-            sender: self.sender.clone(),
-            back,
-            empty,
-            waits: false,
-            counts: self.counts.clone(),
-        }
+    /// The writer of a direction. One that waits drops nothing.
+    pub(crate) fn writing(&self, direction: Direction, waits: bool) -> TraceWriter {
+        let dropped = self.counts.dropped.clone();
+        TraceWriter { direction, feed: Feed::new(self.sender.clone(), WAITING, waits, dropped) }
     }
 
     pub(crate) fn watching(&self) -> TraceCounters {
@@ -257,13 +232,9 @@ impl TraceWriter {
         departed_ns: Option<u64>,
         native: Option<(u64, u32)>,
     ) {
-        let Some(record) = disposition.record(self.direction, departed_ns) else { return };
-        let judged = Judged {
-            asked_ns: (record.kind == RecordKind::FORWARDED).then_some(disposition.at_ns),
-            native_sequence: native.map(|n| n.0),
-            native_flow: native.map_or(0, |n| n.1),
-        };
-        self.push(record, judged);
+        if let Some((record, judged)) = judged(self.direction, disposition, departed_ns, native) {
+            self.push(record, judged);
+        }
     }
 
     /// Adds the application of another configuration.
@@ -284,49 +255,37 @@ impl TraceWriter {
 
     #[inline]
     fn push(&mut self, record: Record, judged: Judged) {
-        self.batch.push((record, judged));
-        if self.batch.len() >= BATCH {
-            self.flush();
+        let batch = self.feed.batch();
+        batch.push((record, judged));
+        if batch.len() >= BATCH {
+            self.feed.flush();
         }
     }
 
     /// Passes the current batch on.
     pub(crate) fn flush(&mut self) {
-        if self.batch.is_empty() {
-            return;
-        }
-        let count = self.batch.len() as u64;
-        if self.waits {
-            // The queue is the bound: a batch that has not returned is in it, or with the writer.
-            let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
-            let full = std::mem::replace(&mut self.batch, next);
-            if self.sender.send((full, self.back.clone())).is_err() {
-                self.counts.dropped.fetch_add(count, Ordering::Relaxed);
-            }
-            return;
-        }
-        let Ok(next) = self.empty.try_recv() else {
-            // All are with the writer.
-            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
-            self.batch.clear();
-            return;
-        };
-        let full = std::mem::replace(&mut self.batch, next);
-        if let Err(refused) = self.sender.try_send((full, self.back.clone())) {
-            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
-            let (std::sync::mpsc::TrySendError::Full((mut batch, _))
-            | std::sync::mpsc::TrySendError::Disconnected((mut batch, _))) = refused;
-            batch.clear();
-            let _ = self.back.try_send(batch);
-        }
+        self.feed.flush();
     }
 
     /// Passes on the last batch, and waits for it.
-    pub(crate) fn close(mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        let count = batch.len() as u64;
-        if count > 0 && self.sender.send((batch, self.back.clone())).is_err() {
-            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
-        }
+    pub(crate) fn close(self) {
+        self.feed.close();
     }
+}
+
+/// The record of a packet with the emulator's additions; `None` if it has none ([`Disposition::record`]).
+#[inline]
+pub(crate) fn judged(
+    direction: Direction,
+    disposition: &Disposition,
+    departed_ns: Option<u64>,
+    native: Option<(u64, u32)>,
+) -> Option<(Record, Judged)> {
+    let record = disposition.record(direction, departed_ns)?;
+    let judged = Judged {
+        asked_ns: (record.kind == RecordKind::FORWARDED).then_some(disposition.at_ns),
+        native_sequence: native.map(|n| n.0),
+        native_flow: native.map_or(0, |n| n.1),
+    };
+    Some((record, judged))
 }

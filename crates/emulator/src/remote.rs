@@ -1,6 +1,7 @@
 //! Controls a running emulator from any thread: reports, configuration, packet trace, stop.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use weir_impair::{ImpairError, Prepared};
+use weir_impair::{ImpairError, Names, Prepared};
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction as Side;
@@ -22,6 +23,7 @@ use crate::error::EmulatorError;
 use crate::expressions::compile_filters;
 use crate::lateness::seconds;
 use crate::packet_trace::TraceCounters;
+use crate::recording::{Recording, RecordingReport, RecordingSelection, Recordings, close, finish};
 use crate::report::{
     DirectionReport, DropsReport, FlowReport, FlowTrigger, ImpairmentReport, REPORT_SCHEMA, Report,
 };
@@ -90,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) wanted: Mutex<Wanted>,
     pub(crate) alarms: Mutex<Alarms>,
     pub(crate) packet_trace: Option<TraceCounters>,
+    /// Locked after `wanted`, where both are.
+    pub(crate) recordings: Mutex<Recordings>,
     pub(crate) notes: Vec<String>,
     /// Number of watches so far, and so of the next one.
     pub(crate) watches: AtomicU64,
@@ -167,6 +171,7 @@ impl Remote {
             alarms,
             alarm_thresholds: Some(thresholds),
             packet_trace: self.shared.packet_trace.as_ref().map(TraceCounters::report),
+            recordings: self.recordings(),
             notes: self.shared.notes.clone(),
         }
     }
@@ -315,6 +320,7 @@ impl Remote {
             return Err(EmulatorError::Ended);
         }
         wanted.names.add(&there);
+        lock(&self.shared.recordings).set_names(wanted.names.numbered());
         wanted.hops = hops;
         let number = wanted.next;
         wanted.next += 1;
@@ -405,20 +411,92 @@ impl Remote {
         Ok(flows.filter_map(trigger).collect())
     }
 
+    /// Starts a capture or log, which is written to `file` from its current position.
+    ///
+    /// # Errors
+    /// An unknown flow, an invalid value, too many at a time, a file that is in use or that can't be written;
+    /// [`EmulatorError::Ended`].
+    pub fn record(&self, recording: Recording, file: File) -> Result<(), EmulatorError> {
+        let flow = {
+            let wanted = lock(&self.shared.wanted);
+            lock(&self.shared.recordings).set_names(wanted.names.numbered());
+            let number = |name: &String| number_of(&wanted.names, &wanted.config, name);
+            recording.flow.as_ref().map(number).transpose()?
+        };
+        // Those that have ended by themselves make room, and their files may be written again.
+        let over = lock(&self.shared.recordings).over();
+        self.end_by_id(&over)?;
+        let interfaces = &self.shared.interfaces;
+        let recorders = lock(&self.shared.recordings).start(
+            recording,
+            file,
+            flow,
+            interfaces,
+            self.seconds(),
+        )?;
+        let answers = self.shared.mailboxes.iter().zip(recorders);
+        let answers = answers.filter_map(|(mailbox, recorder)| {
+            let (reply, receiver) = sync_channel(1);
+            mailbox.post(Order::Record { recorder: recorder?, reply });
+            Some(receiver)
+        });
+        // All are posted before one is awaited.
+        let answers: Vec<Receiver<()>> = answers.collect();
+        answers.into_iter().try_for_each(answer)
+    }
+
+    /// Ends captures and logs, and waits until they are written; returns their reports.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] when a direction has ended.
+    pub fn end_recordings(
+        &self,
+        selection: &RecordingSelection,
+    ) -> Result<Vec<RecordingReport>, EmulatorError> {
+        let ids = lock(&self.shared.recordings).selected(selection);
+        self.end_by_id(&ids)
+    }
+
+    fn end_by_id(&self, ids: &[u64]) -> Result<Vec<RecordingReport>, EmulatorError> {
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        let removed = self.ask(|reply| Order::EndRecordings { ids: ids.to_vec(), reply })?;
+        close(removed.into_iter().flatten());
+        let ending = lock(&self.shared.recordings).ending(ids);
+        finish(ending);
+        Ok(lock(&self.shared.recordings).reports(ids))
+    }
+
+    /// Waits until all captures and logs are written, once the directions have ended.
+    pub(crate) fn finish_recordings(&self) {
+        let ending = {
+            let mut recordings = lock(&self.shared.recordings);
+            let all = recordings.selected(&RecordingSelection::default());
+            recordings.ending(&all)
+        };
+        finish(ending);
+    }
+
+    /// The captures and logs.
+    pub(crate) fn recordings(&self) -> Vec<RecordingReport> {
+        lock(&self.shared.recordings).report()
+    }
+
     /// Includes the verdicts of a flow (`None`: all) in the packet trace, or excludes them.
     ///
     /// # Errors
     /// No packet trace, or an unknown flow.
-    pub fn log(&self, flow: Option<&str>, on: bool) -> Result<(), EmulatorError> {
+    pub fn trace(&self, flow: Option<&str>, on: bool) -> Result<(), EmulatorError> {
         if self.shared.packet_trace.is_none() {
             return Err(EmulatorError::Refusal {
-                what: "log".into(),
+                what: "trace".into(),
                 given: "an emulator without packet trace".into(),
                 accepted: "one started with a packet trace".into(),
             });
         }
         let flow = flow.map(ToOwned::to_owned);
-        let found = self.ask(|reply| Order::Log { flow: flow.clone(), on, reply })?;
+        let found = self.ask(|reply| Order::Trace { flow: flow.clone(), on, reply })?;
         match (found.contains(&true), flow) {
             (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
             _ => Ok(()),
@@ -486,6 +564,14 @@ impl Remote {
     pub(crate) fn is_real_time(&self) -> [bool; 2] {
         self.shared.statuses.each_ref().map(|status| status.fifo.load(Ordering::Relaxed))
     }
+}
+
+/// The number of a flow of the configuration.
+fn number_of(names: &Names, config: &Impairment, name: &str) -> Result<u32, EmulatorError> {
+    let is_there = name == OTHER || config.flows.iter().any(|flow| flow.name == name);
+    let numbered = names.numbered();
+    let found = numbered.iter().find(|(_, known)| is_there && *known == name);
+    found.map(|(number, _)| *number).ok_or_else(|| no_such(name, config))
 }
 
 pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {

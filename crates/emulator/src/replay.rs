@@ -61,7 +61,7 @@ impl Replay {
         };
         let datapath = |direction| {
             let writing =
-                packet_trace.as_ref().map(|packet_trace| packet_trace.writing_all(direction));
+                packet_trace.as_ref().map(|packet_trace| packet_trace.writing(direction, true));
             Datapath::new(&self.impairment, direction, writing)
         };
         let mut ways = ReplayPaths {
@@ -125,7 +125,7 @@ impl Replay {
             flows.extend([a, b]);
         }
         for datapath in &mut ways.datapaths {
-            datapath.close_packet_trace();
+            datapath.close_records();
         }
         let watching = packet_trace.as_ref().map(PacketTrace::watching);
         if let Some(Err(failure)) = packet_trace.map(PacketTrace::finish) {
@@ -164,6 +164,7 @@ impl Replay {
             alarms: Vec::new(),
             alarm_thresholds: None,
             packet_trace: watching.map(|watching| watching.report()),
+            recordings: Vec::new(),
             notes,
         };
         Ok(EmulatorResult { report, error })

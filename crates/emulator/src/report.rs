@@ -10,6 +10,7 @@ use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
 use crate::alarm::{Alarm, AlarmThresholds};
+use crate::recording::RecordingReport;
 
 /// The schema's name.
 pub const REPORT_SCHEMA: &str = "weir.impair-report/1";
@@ -44,6 +45,9 @@ pub struct Report {
     /// The packet trace, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace: Option<PacketTraceReport>,
+    /// Captures and logs: those that are running, and the latest that have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recordings: Vec<RecordingReport>,
     /// Features that were unavailable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -185,7 +189,7 @@ pub struct FlowReport {
     pub lateness: Option<LatenessReport>,
     /// Whether its verdicts go to the packet trace; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logged: Option<bool>,
+    pub traced: Option<bool>,
     /// Its trigger; absent if its laws are always applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<TriggerReport>,

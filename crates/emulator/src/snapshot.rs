@@ -22,7 +22,7 @@ pub(crate) struct FlowSnapshot {
     pub(crate) counters: Counters,
     pub(crate) timing: Timing,
     /// Whether its verdicts go to the packet trace; absent without one.
-    pub(crate) logged: Option<bool>,
+    pub(crate) traced: Option<bool>,
     pub(crate) period: Period,
     pub(crate) trigger: Option<TriggerReport>,
 }
@@ -141,7 +141,7 @@ impl Snapshot {
                     asked_figures: AskedFigures::of(asked),
                     realised,
                     lateness: flow.timing.lateness(),
-                    logged: flow.logged,
+                    traced: flow.traced,
                     trigger: flow.trigger,
                     name: flow.name,
                 }

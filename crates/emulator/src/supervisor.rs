@@ -1,5 +1,6 @@
 //! Checks the directions and the interfaces every half second, and raises alarms.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,16 +10,26 @@ use weir_net::interface;
 use crate::alarm::AlarmKind;
 use crate::emulator::NAMES;
 use crate::lateness::LATE_NS;
+use crate::recording::RecordingState;
 use crate::remote::{Remote, lock};
 
 /// Between two looks.
 const WATCH: Duration = Duration::from_millis(500);
 
+/// What the last look found.
+#[derive(Default)]
+struct Seen {
+    /// Of each direction: unplanned and late packets, steps of the clock, frames without a slot.
+    directions: [[u64; 4]; 2],
+    packet_trace_dropped: u64,
+    /// Of each incomplete recording: what it lacks, and its state.
+    recordings: HashMap<u64, (u64, RecordingState)>,
+}
+
 impl Remote {
     /// The supervisor's life.
     pub(crate) fn watch(&self) {
-        let mut seen = [[0_u64; 4]; 2];
-        let mut packet_trace_dropped = 0;
+        let mut seen = Seen::default();
         let (over, bell) = &self.shared.over;
         let mut ended = lock(over);
         while !*ended {
@@ -27,16 +38,18 @@ impl Remote {
                 Err(poisoned) => poisoned.into_inner().0,
             };
             if !*ended {
-                self.look(&mut seen, &mut packet_trace_dropped);
+                self.look(&mut seen);
             }
         }
     }
 
-    fn look(&self, seen: &mut [[u64; 4]; 2], packet_trace_dropped: &mut u64) {
+    fn look(&self, last: &mut Seen) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
         let thresholds = alarms.thresholds;
-        for ((status, name), seen) in self.shared.statuses.iter().zip(NAMES).zip(seen) {
+        for ((status, name), seen) in
+            self.shared.statuses.iter().zip(NAMES).zip(&mut last.directions)
+        {
             let load = status.load_permille.load(Ordering::Relaxed);
             alarms.set(
                 AlarmKind::CpuHigh,
@@ -90,16 +103,22 @@ impl Remote {
             alarms.set(
                 AlarmKind::PacketTraceDropped,
                 "packet_trace",
-                dropped > *packet_trace_dropped,
+                dropped > last.packet_trace_dropped,
                 now,
                 || {
                     format!(
                         "the packet trace lacks {}",
-                        counted(dropped - *packet_trace_dropped, "verdict")
+                        counted(dropped - last.packet_trace_dropped, "verdict")
                     )
                 },
             );
-            *packet_trace_dropped = dropped;
+            last.packet_trace_dropped = dropped;
+        }
+        for (id, report) in lock(&self.shared.recordings).incomplete() {
+            let now_lacks = (report.dropped_records, report.state);
+            let is_new = last.recordings.insert(id, now_lacks) != Some(now_lacks);
+            let object = report.recording.path.display().to_string();
+            alarms.set(AlarmKind::RecordingIncomplete, &object, is_new, now, || report.lack());
         }
         if let Some(indices) = self.shared.indices
             && let Ok(all) = interface::interfaces()

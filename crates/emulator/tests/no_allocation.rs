@@ -7,7 +7,7 @@ mod counting;
 use std::sync::atomic::Ordering::Relaxed;
 
 use counting::{allocations, frame, link, until};
-use weir_emulator::{Emulator, EmulatorConfig};
+use weir_emulator::{Emulator, EmulatorConfig, Recording, RecordingKind};
 use weir_model::impairment::Impairment;
 
 /// Every kind of law, and so little memory that it is full all the time: the most that is ever held is held in the
@@ -53,8 +53,15 @@ fn warm_and_count(laws: &str) {
     let (a, gives) = link("A", (0..5).map(frame).collect());
     let (b, takes) = link("B", vec![]);
     let impairment = Impairment::parse(laws).unwrap();
+    let recording = |(kind, name)| {
+        let path = dir.path().join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        (Recording::new(kind, path), file)
+    };
+    let recordings = [(RecordingKind::Capture, "capture"), (RecordingKind::Log, "log")];
     let config = EmulatorConfig {
         packet_trace: Some(dir.path().join("packet_trace")),
+        recordings: recordings.map(recording).into(),
         ..EmulatorConfig::new("A", "B", impairment)
     };
     let emulator = Emulator::between([a, b], config).unwrap();

@@ -130,6 +130,8 @@ impl EmulatorJob {
             duration,
             packet_trace,
             packet_trace_limit,
+            capture,
+            log,
             ring_frames,
             real_time,
             few_capabilities: _,
@@ -140,11 +142,15 @@ impl EmulatorJob {
             Err(Box::new(Refusal::of_field("emulator", field, given.to_string(), accepted)))
         };
         const NO_FILE: &str = "none: a client of another host names no file of this one";
-        if let Some(path) = control_socket {
-            return refuse("control_socket", &path.display(), NO_FILE);
-        }
-        if let Some(path) = packet_trace {
-            return refuse("packet_trace", &path.display(), NO_FILE);
+        for (field, path) in [
+            ("control_socket", control_socket),
+            ("packet_trace", packet_trace),
+            ("capture", capture),
+            ("log", log),
+        ] {
+            if let Some(path) = path {
+                return refuse(field, &path.display(), NO_FILE);
+            }
         }
         if let Some(limit) = packet_trace_limit {
             return refuse("packet_trace_limit", &limit, "none: there is no packet trace");
@@ -222,6 +228,8 @@ mod tests {
         for (job, field) in [
             (EmulatorJob { control_socket: path(), ..job() }, "control_socket"),
             (EmulatorJob { packet_trace: path(), ..job() }, "packet_trace"),
+            (EmulatorJob { capture: path(), ..job() }, "capture"),
+            (EmulatorJob { log: path(), ..job() }, "log"),
             (EmulatorJob { packet_trace_limit: Some(1), ..job() }, "packet_trace_limit"),
             (EmulatorJob { controlled: false, ..job() }, "controlled"),
         ] {

@@ -334,6 +334,12 @@ pub struct EmulatorJob {
     /// Maximum size of the packet trace in bytes; absent: limited only by the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace_limit: Option<u64>,
+    /// Capture all packets as they arrive and as they leave here (pcapng).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// Log the verdict on each packet here (CSV).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
     /// Frames in each receive ring; absent: the link's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_frames: Option<u32>,
@@ -370,6 +376,8 @@ impl EmulatorJob {
             duration: None,
             packet_trace: None,
             packet_trace_limit: None,
+            capture: None,
+            log: None,
             ring_frames: None,
             real_time: true,
             few_capabilities: false,

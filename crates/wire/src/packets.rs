@@ -82,6 +82,17 @@ pub const FLAG_COALESCED: u32 = 32;
 /// Flag: control traffic of a Weir test, which has draws of its own (emulator).
 pub const FLAG_CONTROL: u32 = 64;
 
+/// The flags with their names in the documentation.
+pub const FLAGS: [(u32, &str); 7] = [
+    (FLAG_MODIFIED, "modified"),
+    (FLAG_REORDERED, "reordered"),
+    (FLAG_MARKED, "marked"),
+    (FLAG_DELAYED, "delayed"),
+    (FLAG_WARM_UP, "warm_up"),
+    (FLAG_COALESCED, "coalesced"),
+    (FLAG_CONTROL, "control"),
+];
+
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {

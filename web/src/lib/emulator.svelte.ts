@@ -468,20 +468,20 @@ export class Board {
     this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
-  /** Why no flow can be logged; absent if flows can be logged. */
-  get unloggable(): string | undefined {
+  /** Why no flow can be traced; absent if flows can be traced. */
+  get untraceable(): string | undefined {
     if (this.gone) return 'The emulator has ended';
     if (this.entry === undefined) return 'Not loaded yet';
     return this.entry.packet_trace === 'none' ? 'This emulator was started without a packet trace' : undefined;
   }
 
   /** Whether a flow's verdicts are written to the packet trace, as reported by the emulator. */
-  isLogged(name: string): boolean {
-    return this.report?.impairment.flows.some((flow) => flow.name === name && flow.logged === true) ?? false;
+  isTraced(name: string): boolean {
+    return this.report?.impairment.flows.some((flow) => flow.name === name && flow.traced === true) ?? false;
   }
 
-  async log(name: string, on: boolean): Promise<void> {
-    await call('PUT', path`/emulators/${this.id}/flows/${name}/log`, { body: { on } });
+  async trace(name: string, on: boolean): Promise<void> {
+    await call('PUT', path`/emulators/${this.id}/flows/${name}/trace`, { body: { on } });
     this.orders += 1;
     this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }

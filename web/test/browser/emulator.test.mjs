@@ -69,20 +69,20 @@ test('a packet trace starts with the emulator, flows are excluded and included, 
   await page.getByText('1.000 GiB at most').waitFor();
   await box.check();
   await page.getByRole('button', { name: '▶ Start' }).click();
-  // All is logged from the start; the button says what the emulator tells, not what was pressed.
-  const log = page.getByRole('button', { name: 'Log other' });
-  await page.getByRole('button', { name: 'Log other', pressed: true }).waitFor();
+  // All is traced from the start; the button says what the emulator tells, not what was pressed.
+  const log = page.getByRole('button', { name: 'Trace other' });
+  await page.getByRole('button', { name: 'Trace other', pressed: true }).waitFor();
   assert.equal(bodies[0].packet_trace, true);
   const emulator = [...site.mock.emulators.values()].at(-1);
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
   await page.getByText(/Packet trace: [1-9][\d\u202f]* verdicts, .* [KMG]?i?B of 1\.000 GiB at most/).waitFor();
   await log.click();
-  await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
-  assert.deepEqual([...emulator.unlogged], ['other']);
-  await page.getByText('log other off').waitFor();
+  await page.getByRole('button', { name: 'Trace other', pressed: false }).waitFor();
+  assert.deepEqual([...emulator.untraced], ['other']);
+  await page.getByText('trace other off').waitFor();
   await log.click();
-  await page.getByRole('button', { name: 'Log other', pressed: true }).waitFor();
-  assert.deepEqual([...emulator.unlogged], []);
+  await page.getByRole('button', { name: 'Trace other', pressed: true }).waitFor();
+  assert.deepEqual([...emulator.untraced], []);
   for (const [link, file, words] of [['Download', `${emulator.entry.id}.packets`, /^weir\.packets of [1-9]\d* verdicts$/], ['Later configurations', `${emulator.entry.id}.packets.configurations`, /^$/]]) {
     const started = page.waitForEvent('download');
     await page.getByRole('link', { name: link, exact: true }).click();
@@ -100,11 +100,11 @@ test('a packet trace starts with the emulator, flows are excluded and included, 
   site.quiet();
 });
 
-test('without a packet trace no flow can be logged, and the page says why', options, async () => {
+test('without a packet trace no flow can be traced, and the page says why', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   await page.getByRole('link', { name: 'voice', exact: true }).click();
-  const log = page.getByRole('button', { name: 'Log voice' });
+  const log = page.getByRole('button', { name: 'Trace voice' });
   await log.waitFor();
   await page.getByTitle('This emulator was started without a packet trace').first().waitFor();
   assert.ok(await log.isDisabled());

@@ -405,8 +405,8 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     const packet_trace = readFileSync(await (await started).path());
     assert.ok(packet_trace.includes('weir.packets/1') && packet_trace.length > 100 * 24, `${packet_trace.length} bytes`);
     // Left out, a flow's packets make it no longer.
-    await page.getByRole('button', { name: 'Log other' }).click();
-    await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
+    await page.getByRole('button', { name: 'Trace other' }).click();
+    await page.getByRole('button', { name: 'Trace other', pressed: false }).waitFor();
     const counted = async () => {
       const report = await api('GET', `/emulators/${(await api('GET', '/emulators')).emulators[0].id}/counters`);
       const received = report.impairment.flows.filter((one) => one.name === 'other').reduce((sum, one) => sum + one.counters.received_packets, 0);
@@ -415,7 +415,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     const before = await counted();
     within('a', 'ping', '-q', '-c', '20', '-i', '0.02', host.ipv4);
     await comes(async () => (await counted()).received >= before.received + 20, true);
-    assert.equal((await counted()).records, before.records, 'what is not logged is in the packet trace');
+    assert.equal((await counted()).records, before.records, 'what is not traced is in the packet trace');
     await comes(async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Packet trace: .* verdicts/).innerText())[1].replaceAll('\u202f', ''), String(before.records));
 
     // The far host's link is taken down: an alarm, wherever one looks.

@@ -329,7 +329,7 @@ export class Mock {
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, packet_trace = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
     const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate need the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
-    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], alarm_thresholds: { cpu_percentage: 90, memory_percentage: 90, unplanned_packets: 0, late_packets: 0 }, packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), triggers: new Map(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], alarm_thresholds: { cpu_percentage: 90, memory_percentage: 90, unplanned_packets: 0, late_packets: 0 }, packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, untraced: new Set(), triggers: new Map(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
     this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
@@ -360,8 +360,8 @@ export class Mock {
           counters.delayed_packets += shown.delay ? came - lost : 0;
           // Counters that a test has invented.
           Object.assign(counters, this.counted);
-          const logged = report.packet_trace ? !emulator.unlogged.has(name) : undefined;
-          if (logged) report.packet_trace.records += came;
+          const traced = report.packet_trace ? !emulator.untraced.has(name) : undefined;
+          if (traced) report.packet_trace.records += came;
           const asked = shown.laws === '{}' ? 'none' : shown.laws;
           const chosen = name === 'other' ? configuration.other : configuration.flow.find((one) => one.name === name);
           const laws = chosen?.[direction === 'forward' ? 'a_to_b' : 'b_to_a'] ?? {};
@@ -378,7 +378,7 @@ export class Mock {
           since.sent_bytes += (came - lost) * 1000;
           Object.assign(since, this.counted);
           const current = { start_seconds: period.start, seconds: report.seconds - period.start, reason: period.reason, counters: since, realised: { loss_ratio: since.received_packets > 0 ? since.lost_packets / since.received_packets : undefined, ...delay } };
-          return { name, direction, hop: (configuration.flow ?? []).find((flow) => flow.name === name)?.hop ?? 1, active: true, counters, current, logged, trigger, asked, asked_figures, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+          return { name, direction, hop: (configuration.flow ?? []).find((flow) => flow.name === name)?.hop ?? 1, active: true, counters, current, traced, trigger, asked, asked_figures, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
@@ -717,8 +717,8 @@ export class Mock {
         const emulator = this.emulators.get(id);
         if (part === 'flows') {
           if (emulator.entry.packet_trace === 'none') throw new Refused(409, `emulator ${id} has no packet trace`, [refuse('/on', String(body.on), 'an emulator that was started with a packet trace')]);
-          emulator.unlogged[body.on ? 'delete' : 'add'](name);
-          emulator.changes.push({ at: new Date().toISOString(), by: '127.0.0.1', change: `log ${name} ${body.on ? 'on' : 'off'}` });
+          emulator.untraced[body.on ? 'delete' : 'add'](name);
+          emulator.changes.push({ at: new Date().toISOString(), by: '127.0.0.1', change: `trace ${name} ${body.on ? 'on' : 'off'}` });
           this.#step(emulator, 0);
           return {};
         }

@@ -271,11 +271,11 @@ pub(crate) async fn trigger_flow(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(crate) async fn log_flow(
+pub(crate) async fn trace_flow(
     State(app): State<Shared>,
     PathSegments(id, flow): PathSegments,
     client: ApiClient,
-    Json(request): Json<LogRequest>,
+    Json(request): Json<TraceRequest>,
 ) -> Result<StatusCode, Problem> {
     let shown = supervise::show(&app, &id).await?;
     if shown.entry.packet_trace == PacketTraceLocation::None {
@@ -288,9 +288,9 @@ pub(crate) async fn log_flow(
             message,
         }));
     }
-    let told = json!({ "verb": "log", "flow": flow, "on": request.on });
+    let told = json!({ "verb": "trace", "flow": flow, "on": request.on });
     supervise::ask(&id, told).await?;
-    let what = format!("log {flow} {}", if request.on { "on" } else { "off" });
+    let what = format!("trace {flow} {}", if request.on { "on" } else { "off" });
     supervise::remember(&app, &id, &client.name(), what);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -223,7 +223,7 @@ pub(crate) struct EmulatorFlowCounts {
 /// Whether a flow's verdicts go to the packet trace.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LogRequest {
+pub(crate) struct TraceRequest {
     /// Write them.
     pub on: bool,
 }

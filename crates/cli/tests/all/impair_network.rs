@@ -151,7 +151,9 @@ fn an_emulator_there_is_controlled_as_one_here() {
         &["show", "--json"],
         &["save"],
         &["trigger"],
-        &["log", "off"],
+        &["trace", "off"],
+        &["capture", "off"],
+        &["log", "off", "--flow", "nosuch"],
         &["set", "--both", "loss 1%", "--flow", "nosuch"],
     ] {
         let there = server.run(words);
@@ -305,6 +307,10 @@ fn strangers_files_and_too_many_emulators_are_refused() {
     // No file of the server is named, and a key has a purpose.
     for (words, field) in [
         (&["to-a", "to-b", "--packet-trace", "/x"][..], "--packet-trace"),
+        (&["to-a", "to-b", "--capture", "/x"], "--capture"),
+        (&["to-a", "to-b", "--log", "/x"], "--log"),
+        (&["capture", "on", "/x"], "--on"),
+        (&["log", "on", "/x"], "--on"),
         (&["to-a", "to-b", "--control-socket", "/x"], "--control-socket"),
         (&["--pcap-in", "/x", "--pcap-out", "/y"], "--pcap-in"),
         (&["--local", "to-a", "--to", "192.0.2.0/24"], "--local"),
@@ -330,7 +336,7 @@ fn strangers_files_and_too_many_emulators_are_refused() {
         assert_eq!(server.refused(&end).given.as_deref(), Some(id));
     }
     assert!(matches!(server.ask(&start(job())), EmulatorAnswer::Started { .. }));
-    for verb in ["watch", "drops"] {
+    for verb in ["watch", "drops", "record"] {
         let refused = server.refused(&ask(None, json!({ "verb": verb })));
         assert_eq!(
             (refused.field.as_deref(), refused.given.as_deref()),

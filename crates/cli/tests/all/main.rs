@@ -28,6 +28,7 @@ mod impair_exec;
 mod impair_faults;
 mod impair_local;
 mod impair_network;
+mod impair_record;
 mod impaired;
 mod jobs;
 mod kernel;

@@ -534,7 +534,7 @@ fn a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emula
     let path = format!("/emulators/{}", bare["id"].as_str().unwrap());
     assert_eq!(bare["packet_trace"], "none");
     let log = |path: &str, on: bool| {
-        m.ask("PUT", &format!("{path}/flows/other/log"), Some(json!({ "on": on })))
+        m.ask("PUT", &format!("{path}/flows/other/trace"), Some(json!({ "on": on })))
     };
     let refused = log(&path, true).expect(409);
     assert_eq!(refused["errors"][0]["field"], "/on", "{refused}");
@@ -569,7 +569,7 @@ fn a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emula
     until("the packet trace has the test's last packets", || data(&records()) >= 100);
     log(&path, false).expect(204);
     let counters = m.get(&format!("{path}/counters"));
-    assert_eq!(counters["impairment"]["flows"][0]["logged"], false, "{counters}");
+    assert_eq!(counters["impairment"]["flows"][0]["traced"], false, "{counters}");
     let counters = m.get(&format!("{path}/counters"));
     let before = counters["packet_trace"]["records"].as_u64().unwrap();
     send(500);

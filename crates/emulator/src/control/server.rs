@@ -1,5 +1,6 @@
 //! The emulator's side of the control socket: each connection has a thread that answers its requests.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,9 +17,11 @@ use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::units::Seed;
 use weir_net::namespace::{Process, process_start_time};
 
+use super::descriptors::DescriptorReader;
 use crate::alarm::AlarmSelection;
 use crate::config::is_timed;
 use crate::error::EmulatorError;
+use crate::recording::{Recording, RecordingSelection};
 use crate::remote::{Remote, Watch};
 use crate::wanted::Change;
 
@@ -70,11 +73,17 @@ enum Request {
         #[serde(default)]
         flow: Option<String>,
     },
-    Log {
+    /// Includes a flow in the packet trace, or excludes it.
+    Trace {
         #[serde(default)]
         flow: Option<String>,
         on: bool,
     },
+    /// Starts a capture or log. The descriptor of its file comes with the request.
+    Record(Recording),
+    /// Ends captures and logs.
+    #[serde(rename = "end_recordings")]
+    EndRecordings(RecordingSelection),
     Stats {},
     /// Starts a new period of counting.
     Reset {
@@ -110,7 +119,9 @@ impl Request {
             | Request::Start { .. }
             | Request::Stop { .. }
             | Request::Trigger { .. }
-            | Request::Log { .. }
+            | Request::Trace { .. }
+            | Request::Record(_)
+            | Request::EndRecordings(_)
             | Request::Reset { .. }
             | Request::Acknowledge(_)
             | Request::Clear(_)
@@ -276,7 +287,7 @@ pub fn end(path: &Path) -> std::io::Result<()> {
 }
 
 fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: ConnectionSlot) {
-    let mut reader = BufReader::new(stream);
+    let mut reader = BufReader::new(DescriptorReader::new(stream));
     // It ends with the connection, also when a client dies.
     let mut watch = None;
     loop {
@@ -285,7 +296,8 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: 
             Ok(n) if n > 0 => {}
             _ => return,
         }
-        let mut reply = answer(&line, remote, contact, &mut seat, &mut watch).to_string();
+        let file = reader.get_mut().take_file();
+        let mut reply = answer(&line, file, remote, contact, &mut seat, &mut watch).to_string();
         reply.push('\n');
         let mut out = stream;
         // A line that is too long has no known end: what follows is not a request.
@@ -297,6 +309,7 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: 
 
 fn answer(
     line: &[u8],
+    file: Option<File>,
     remote: &Remote,
     contact: &LastContact,
     seat: &mut ConnectionSlot,
@@ -307,13 +320,13 @@ fn answer(
             if !request.is_reading() {
                 contact.touch();
             }
-            obey(request, remote, seat, watch)
+            obey(request, file, remote, seat, watch)
         }
         Err(error) => Err(EmulatorError::Refusal {
             what: "request".into(),
             given: error.to_string(),
             accepted:
-                r#"{"verb":"set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds|keepalive|watch|drops",…} on one line"#
+                r#"{"verb":"set|show|start|stop|trigger|trace|record|end_recordings|stats|reset|save|acknowledge|clear|thresholds|keepalive|watch|drops",…} on one line"#
                     .into(),
         }),
     };
@@ -365,6 +378,7 @@ fn kind(error: &EmulatorError) -> &'static str {
 
 fn obey(
     request: Request,
+    file: Option<File>,
     remote: &Remote,
     seat: &mut ConnectionSlot,
     watch: &mut Option<Watch>,
@@ -409,14 +423,27 @@ fn obey(
                 "stopped": stopped,
                 "triggers": remote.triggers()?,
                 "packet_trace": remote.packet_trace(),
+                "recordings": remote.recordings(),
             })
         }
         Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),
         Request::Stop { flow } => applied(remote, remote.run(flow.as_deref(), false)?),
         Request::Trigger { flow } => json!({ "triggered": remote.trigger(flow.as_deref())? }),
-        Request::Log { flow, on } => {
-            remote.log(flow.as_deref(), on)?;
+        Request::Trace { flow, on } => {
+            remote.trace(flow.as_deref(), on)?;
             json!({})
+        }
+        Request::Record(recording) => {
+            let file = file.ok_or_else(|| EmulatorError::Refusal {
+                what: "record".into(),
+                given: "a request without the descriptor of a file".into(),
+                accepted: "a descriptor that is open for writing, sent with the request".into(),
+            })?;
+            remote.record(recording, file)?;
+            json!({})
+        }
+        Request::EndRecordings(selection) => {
+            json!({ "recordings": remote.end_recordings(&selection)? })
         }
         Request::Stats {} => json!({ "report": remote.report()? }),
         Request::Reset { flow } => {

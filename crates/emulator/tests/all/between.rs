@@ -432,18 +432,18 @@ fn configurations_beside_a_packet_trace_are_within_its_limit() {
 }
 
 #[test]
-fn which_flows_are_logged_is_reported_where_there_is_a_packet_trace() {
+fn which_flows_are_traced_is_reported_where_there_is_a_packet_trace() {
     let dir = tempfile::tempdir().unwrap();
     let with = EmulatorConfig { packet_trace: Some(dir.path().join("j")), ..config("none") };
     for (config, wanted) in [(with, Some(true)), (config("none"), None)] {
         let (emulator, ..) = start(config, 10);
-        let logged = || {
+        let traced = || {
             let report = emulator.report().unwrap();
-            report.impairment.flows.iter().map(|f| f.logged).collect::<Vec<_>>()
+            report.impairment.flows.iter().map(|f| f.traced).collect::<Vec<_>>()
         };
-        assert_eq!(logged(), [wanted; 2]);
-        assert_eq!(emulator.remote().log(Some("other"), false).is_ok(), wanted.is_some());
-        assert_eq!(logged(), [wanted.map(|_| false); 2]);
+        assert_eq!(traced(), [wanted; 2]);
+        assert_eq!(emulator.remote().trace(Some("other"), false).is_ok(), wanted.is_some());
+        assert_eq!(traced(), [wanted.map(|_| false); 2]);
     }
 }
 

@@ -4,4 +4,5 @@
 
 mod between;
 mod clock;
+mod recordings;
 mod replay;

@@ -248,23 +248,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/emulators/{id}/flows/{name}/log": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /** Includes a flow in the packet trace, or excludes it. */
-        put: operations["logFlow"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/emulators/{id}/flows/{name}/reset": {
         parameters: {
             query?: never;
@@ -310,6 +293,23 @@ export interface paths {
         put?: never;
         /** Forwards a flow's packets unchanged. */
         post: operations["stopFlow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/flows/{name}/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Includes a flow in the packet trace, or excludes it. */
+        put: operations["traceFlow"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1248,9 +1248,10 @@ export interface components {
          *     - `deadline-late`: More packets than the threshold left more than 1 ms late.
          *     - `clock-stepped`: The realtime clock, which the kernel's stamps use, was stepped.
          *     - `packet-trace-dropped`: The packet trace's queue overflowed, or writing failed.
+         *     - `recording-incomplete`: A capture or log lacks packets, or has ended by its limit or an error.
          * @enum {string}
          */
-        AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "packet-trace-dropped";
+        AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "packet-trace-dropped" | "recording-incomplete";
         /** @description Selects alarms; without a field: all of them. */
         AlarmSelection: {
             /** @description Those of this kind. */
@@ -1570,6 +1571,14 @@ export interface components {
             /** @description Current action of the running one. */
             step?: string | null;
         };
+        /**
+         * @description Where packets are captured.
+         *
+         *     - `before`: As they arrived, before the laws.
+         *     - `after`: As they left, after the laws.
+         * @enum {string}
+         */
+        CapturePoint: "before" | "after";
         /**
          * @description The transports whose flows have a metric.
          *
@@ -3390,12 +3399,12 @@ export interface components {
             hop: number;
             /** @description Departure minus deadline; absent if nothing left. */
             lateness?: components["schemas"]["EmulatorLateness"] | null;
-            /** @description Whether its verdicts go to the packet trace; absent without one. */
-            logged?: boolean | null;
             /** @description Name; `other` for packets that no filter matches. */
             name: string;
             /** @description Its counters. */
             realised: components["schemas"]["EmulatorRealised"];
+            /** @description Whether its verdicts go to the packet trace; absent without one. */
+            traced?: boolean | null;
             /** @description Its trigger; absent if its laws are always applied. */
             trigger?: components["schemas"]["EmulatorTrigger"] | null;
         };
@@ -3630,6 +3639,53 @@ export interface components {
              */
             reordered_ratio?: number | null;
         };
+        /** @description A recording in a report. */
+        EmulatorRecording: {
+            /**
+             * Format: uint64
+             * @description Bytes written.
+             */
+            bytes: number;
+            /** @description The direction; absent: both. */
+            direction?: components["schemas"]["Direction"] | null;
+            /**
+             * Format: uint64
+             * @description Packets or verdicts that are missing because writing could not keep up.
+             */
+            dropped_records: number;
+            /** @description The flow; absent: all packets, which a capture has as they entered and left the emulator. */
+            flow?: string | null;
+            /** @description Capture or log. */
+            kind: components["schemas"]["RecordingKind"];
+            /**
+             * Format: uint64
+             * @description Size of the file at which it ends; absent: limited by the disk.
+             */
+            limit_bytes?: number | null;
+            /** @description The name of its file, for people and for ending it: the file itself is passed open. */
+            path: string;
+            /** @description Of a capture, where; absent: before and after. */
+            point?: components["schemas"]["CapturePoint"] | null;
+            /** @description Why its file could not be written. */
+            reason?: string | null;
+            /**
+             * Format: uint64
+             * @description Packets or verdicts written.
+             */
+            records: number;
+            /**
+             * Format: uint32
+             * @description Of a capture, the maximum number of bytes of each frame; absent: all.
+             */
+            snap_bytes?: number | null;
+            /**
+             * Format: double
+             * @description When it started, s since the start of the emulator.
+             */
+            start_seconds: number;
+            /** @description Its state. */
+            state: components["schemas"]["RecordingState"];
+        };
         /** @description The whole report, so far or final. */
         EmulatorReport: {
             /** @description Thresholds above which alarms are raised; absent for a capture, which has none. */
@@ -3652,6 +3708,8 @@ export interface components {
             notes?: string[];
             /** @description The packet trace, if there is one. */
             packet_trace?: components["schemas"]["EmulatorPacketTrace"] | null;
+            /** @description Captures and logs: those that are running, and the latest that have ended. */
+            recordings?: components["schemas"]["EmulatorRecording"][];
             /** @description [`REPORT_SCHEMA`]. */
             schema: string;
             /**
@@ -5758,11 +5816,6 @@ export interface components {
             /** @description Smaller values become this. Absent: 32 bytes, the full data header; for times 0. */
             min?: components["schemas"]["Span"] | null;
         };
-        /** @description Whether a flow's verdicts go to the packet trace. */
-        LogRequest: {
-            /** @description Write them. */
-            on: boolean;
-        };
         /** @description The slot of loss. Exactly one law is set. */
         Loss: {
             /**
@@ -7404,6 +7457,25 @@ export interface components {
          * @enum {string}
          */
         RecordParts: "all" | "summary";
+        /**
+         * @description The type of a recording.
+         *
+         *     - `capture`: Packets, as pcapng.
+         *     - `log`: Verdicts, as CSV.
+         * @enum {string}
+         */
+        RecordingKind: "capture" | "log";
+        /**
+         * @description The state of a recording.
+         *
+         *     - `running`: It records.
+         *     - `ended`: It was ended by a command, or with the emulator.
+         *     - `limit_reached`: Its file has reached the limit. This and the following end it: the file has what was written before.
+         *     - `disk_full`: The disk is full.
+         *     - `failed`: Its file could not be written for another reason.
+         * @enum {string}
+         */
+        RecordingState: "running" | "ended" | "limit_reached" | "disk_full" | "failed";
         /**
          * RED
          * @description Arriving packets are dropped with a probability that grows with the average length of the queue.
@@ -9635,6 +9707,11 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["DirectionTotal"] | null;
         };
+        /** @description Whether a flow's verdicts go to the packet trace. */
+        TraceRequest: {
+            /** @description Write them. */
+            on: boolean;
+        };
         /** @description A traffic profile. */
         TrafficEntry: {
             /** @description Its name in a connection's `profile`. */
@@ -10659,32 +10736,6 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    logFlow: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                id: string;
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["LogRequest"];
-            };
-        };
-        responses: {
-            /** @description Done. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            default: components["responses"]["Problem"];
-        };
-    };
     resetFlowCounters: {
         parameters: {
             query?: never;
@@ -10751,6 +10802,32 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Applied"];
                 };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    traceFlow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TraceRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Problem"];
         };

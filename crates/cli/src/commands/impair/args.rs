@@ -14,6 +14,7 @@ use weir_model::impairment::{
 use weir_model::units::{ByteSize, Seed, Span};
 
 use super::on::OnArgs;
+use super::record::{CaptureVerb, LogVerb};
 use super::serve::ServerArgs;
 use super::topology::{self, ParallelPath};
 use crate::commands::values;
@@ -153,7 +154,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair serve [OPTIONS]\n       weir impair list|end|set|show|start|stop|trigger|log|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair serve [OPTIONS]\n       weir impair list|end|set|show|start|stop|trigger|capture|log|trace|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -346,6 +347,12 @@ pub(crate) struct RunArgs {
     /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: limited only by the disk]
     #[arg(long, value_name = "BYTES", requires = "packet_trace")]
     pub(crate) packet_trace_limit: Option<ByteSize>,
+    /// Capture all packets as they arrive and as they leave (pcapng); `weir impair capture on` captures those of a flow
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Log the verdict on each packet as a row of CSV; `weir impair log on` logs those of a flow
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
+    pub(crate) log: Option<PathBuf>,
     /// Port by which traffic of Weir's own tests is recognised [default: the file's, else 9347]
     #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) native_port: Option<u16>,
@@ -381,7 +388,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with_all = ["control_socket", "on"])]
     pub(crate) no_control_socket: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit", "on"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit", "capture", "log", "on"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Write the impaired capture here (- is stdout, with the report on stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]
@@ -588,8 +595,18 @@ pub(crate) enum Verb {
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Include a flow in the packet trace, or exclude it
+    /// Capture packets before and after the laws in a file (pcapng)
+    Capture {
+        #[command(subcommand)]
+        verb: CaptureVerb,
+    },
+    /// Log the verdict on each packet in a file (CSV)
     Log {
+        #[command(subcommand)]
+        verb: LogVerb,
+    },
+    /// Include a flow in the packet trace, or exclude it
+    Trace {
         /// on or off, and the flow's name [default: all]
         #[arg(required = true, num_args = 1..=2, value_names = ["on|off", "FLOW"])]
         words: Vec<String>,
@@ -664,6 +681,12 @@ pub(crate) struct ExecArgs {
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_trace: Option<PathBuf>,
+    /// Capture all packets as they arrive at the emulator and as they leave it (pcapng)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Log the verdict on each packet as a row of CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
     /// Print the result as one JSON object at the end: command, exit code, seconds, the emulator's report. What the command
     /// prints on stdout then goes to stderr
     #[arg(short = 'J', long)]

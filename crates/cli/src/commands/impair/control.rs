@@ -1,20 +1,21 @@
 //! `weir impair set`, `show`, `start` and the other verbs: each sends one request to a running emulator and prints the
 //! answer.
 
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use weir_emulator::control::{Connection, ask, end, is_id, socket_id, socket_name};
-use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, FlowTrigger, Report};
+use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, FlowTrigger, RecordingReport, Report};
 use weir_jobs::{EmulatorAnswer, EmulatorEntry, EmulatorRequest};
 use weir_model::impairment::Impairment;
 use weir_model::{Refusal, counted};
 use weir_net::namespace::process_start_time;
 
 use super::args::{AlarmArgs, LawArgs, SocketArgs, Verb};
-use super::text;
+use super::{record, text};
 use crate::error::CliError;
 use crate::output::print;
 use crate::terminal::style;
@@ -46,9 +47,11 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
             talk(socket, &named("reset", flow))?;
             Ok(0)
         }
-        Verb::Log { words, socket } => {
+        Verb::Capture { verb } => record::capture(verb),
+        Verb::Log { verb } => record::log(verb),
+        Verb::Trace { words, socket } => {
             let (on, flow) = switched(words)?;
-            let mut request = named("log", &flow);
+            let mut request = named("trace", &flow);
             request["on"] = Value::Bool(on);
             talk(socket, &request)?;
             Ok(0)
@@ -180,8 +183,8 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
 fn switched(words: &[String]) -> Result<(bool, Option<String>), CliError> {
     let state = words.iter().position(|word| matches!(word.as_str(), "on" | "off"));
     let Some(state) = state else {
-        let accepted = "on or off, and the flow's name: weir impair log off other";
-        return Err(CliError::flag("log", words.join(" "), accepted));
+        let accepted = "on or off, and the flow's name: weir impair trace off other";
+        return Err(CliError::flag("trace", words.join(" "), accepted));
     };
     let flow = words.iter().enumerate().find(|(i, _)| *i != state).map(|(_, word)| word.clone());
     Ok((words[state] == "on", flow))
@@ -285,6 +288,8 @@ fn show(answer: &Value) -> Result<i32, CliError> {
     if !stopped.is_empty() {
         out += &format!("stopped: {}\n", stopped.join(", "));
     }
+    let recordings: Vec<RecordingReport> = understood(&answer["recordings"])?;
+    recordings.iter().for_each(|recording| out += &text::recording(recording));
     for note in list(&answer["notes"]) {
         out += &format!("note: {note}\n");
     }
@@ -297,7 +302,7 @@ pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Resul
 }
 
 /// Sends a request to the selected emulator; its refusal is an error.
-fn talk(target: &SocketArgs, request: &Value) -> Result<Value, CliError> {
+pub(super) fn talk(target: &SocketArgs, request: &Value) -> Result<Value, CliError> {
     let (answer, path) = match target.on.connect()? {
         Some(mut server) => (server.forward(target.id.as_deref(), request)?, Err(server.name())),
         None => {
@@ -305,6 +310,23 @@ fn talk(target: &SocketArgs, request: &Value) -> Result<Value, CliError> {
             (ask_at(&path, request)?, Ok(path))
         }
     };
+    accepted(answer, path)
+}
+
+/// Sends a request with an open file to the selected emulator of this host; its refusal is an error.
+pub(super) fn record_at(
+    target: &SocketArgs,
+    request: &Value,
+    file: &File,
+) -> Result<Value, CliError> {
+    let path = local_socket(target)?;
+    let ask = || Connection::open(&path)?.ask_with(request, file);
+    let answer = ask().map_err(|error| no_answer(&path, &error))?;
+    accepted(answer, Ok(path))
+}
+
+/// An answer from a control socket of this host, or from the host of that name, unless it is a refusal.
+fn accepted(answer: Value, path: Result<PathBuf, String>) -> Result<Value, CliError> {
     if answer["ok"] == Value::Bool(true) {
         return Ok(answer);
     }

@@ -21,6 +21,7 @@ use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
 use weir_net::thread::raise_descriptor_limit;
 
 use super::args::ExecArgs;
+use super::files::OutputFiles;
 use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, send_signal};
 use super::{outward, relay, spawn, text};
@@ -48,7 +49,12 @@ const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Runs the command behind an emulator; returns its exit code.
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
-    super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
+    OutputFiles {
+        packet_trace: args.packet_trace.as_deref(),
+        capture: args.capture.as_deref(),
+        log: args.log.as_deref(),
+    }
+    .check(&args.laws)?;
     let impairment = args.laws.impairment()?;
     args.laws.print_translation();
     if args.laws.is_empty() {
@@ -99,6 +105,8 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let lab = Lab::up(&LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() })?;
     let job = EmulatorJob {
         packet_trace: args.packet_trace.clone(),
+        capture: args.capture.clone(),
+        log: args.log.clone(),
         ..spawn::in_the_middle(&impairment)
     };
     let mut emulator = spawn::start(lab.command("m", crate::job::program())?, job)?;

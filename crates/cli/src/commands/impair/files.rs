@@ -27,21 +27,40 @@ pub(super) fn packet_trace_is_file(path: &Path) -> Result<(), CliError> {
     Err(CliError::flag("--packet-trace", given, accepted))
 }
 
-/// Refuses a packet trace that is not a file, and one of whose two files is the file of laws.
-///
-/// # Errors
-/// As [`packet_trace_is_file`] and [`apart`].
-pub(super) fn packet_trace_apart(laws: &LawArgs, path: Option<&Path>) -> Result<(), CliError> {
-    let Some(path) = path else { return Ok(()) };
-    packet_trace_is_file(path)?;
-    let Some(config) = &laws.config else { return Ok(()) };
-    let (packet_trace, configurations) = packet_trace(path);
-    let config = NamedFile { flag: "--config", path: config, is_written: false };
-    apart(&[
-        config,
-        packet_trace,
-        NamedFile { flag: "--packet-trace", path: &configurations, is_written: true },
-    ])
+/// The files that a running emulator writes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OutputFiles<'a> {
+    pub(super) packet_trace: Option<&'a Path>,
+    pub(super) capture: Option<&'a Path>,
+    pub(super) log: Option<&'a Path>,
+}
+
+impl OutputFiles<'_> {
+    /// Refuses a packet trace that is not a file, a capture or log on standard output, and two outputs or an output and the file
+    /// of laws that are one file.
+    ///
+    /// # Errors
+    /// As [`packet_trace_is_file`] and [`apart`].
+    pub(super) fn check(self, laws: &LawArgs) -> Result<(), CliError> {
+        self.packet_trace.map_or(Ok(()), packet_trace_is_file)?;
+        let written = |flag| move |path| NamedFile { flag, path, is_written: true };
+        let recordings: Vec<_> = self.capture.map(written("--capture")).into_iter().collect();
+        let recordings =
+            [recordings, self.log.map(written("--log")).into_iter().collect()].concat();
+        if let Some(stream) = recordings.iter().find(|file| file.path.as_os_str() == "-") {
+            let accepted = "a file: standard output has the report";
+            return Err(CliError::flag(stream.flag, "-", accepted));
+        }
+        let traces = self.packet_trace.map(packet_trace);
+        let config = laws.config.as_deref();
+        let config = config.map(|path| NamedFile { flag: "--config", path, is_written: false });
+        let mut files: Vec<_> = config.into_iter().collect();
+        if let Some((file, configurations)) = &traces {
+            files.extend([*file, written("--packet-trace")(configurations)]);
+        }
+        files.extend(recordings);
+        apart(&files)
+    }
 }
 
 #[cfg(test)]
@@ -52,13 +71,24 @@ mod tests {
     fn a_packet_trace_must_be_a_file_with_or_without_a_config() {
         let dir = tempfile::tempdir().unwrap();
         let laws = LawArgs::default();
+        let trace = |path| OutputFiles { packet_trace: Some(path), ..OutputFiles::default() };
         for given in [Path::new("-"), dir.path()] {
-            let refused = packet_trace_apart(&laws, Some(given)).unwrap_err().refusal();
+            let refused = trace(given).check(&laws).unwrap_err().refusal();
             assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--packet-trace"), 2));
         }
-        assert!(packet_trace_apart(&laws, Some(&dir.path().join("new"))).is_ok());
+        let new = dir.path().join("new");
+        assert!(trace(&new).check(&laws).is_ok());
         // `./-` is a file, not a stream.
-        assert!(packet_trace_apart(&laws, Some(Path::new("./-"))).is_ok());
+        assert!(trace(Path::new("./-")).check(&laws).is_ok());
+        // Outputs are different files.
+        let beside = dir.path().join("new.configurations");
+        for path in [&new, &beside, Path::new("-")] {
+            let files = OutputFiles { log: Some(path), ..trace(&new) };
+            let refused = files.check(&laws).unwrap_err().refusal();
+            assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--log"), 2));
+        }
+        let both = OutputFiles { capture: Some(&new), log: Some(&beside), packet_trace: None };
+        assert!(both.check(&laws).is_ok());
     }
 
     #[test]

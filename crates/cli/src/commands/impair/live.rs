@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use weir_emulator::control::{ControlSocket, LastContact, socket_name};
 use weir_emulator::{
-    Alarm, Emulator, EmulatorConfig, LinkMode, Local, PacketTraceFiles, Remote, Scheduling,
+    Alarm, Emulator, EmulatorConfig, LinkMode, Local, PacketTraceFiles, Recording, RecordingKind,
+    Remote, Scheduling,
 };
 use weir_jobs::{EmulatorJob, Event, Notice, Ready};
 use weir_model::Refusal;
@@ -17,6 +18,8 @@ use weir_net::thread::lock;
 use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
+use super::files::OutputFiles;
+use super::record::OpenedFile;
 use super::{figures, text};
 use crate::commands::exporter::{self, OtlpService};
 use crate::commands::runs::RunsError;
@@ -42,7 +45,12 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         _ => return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B")),
     };
     args.otlp.as_deref().map_or(Ok(()), exporter::check_otlp)?;
-    super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
+    OutputFiles {
+        packet_trace: args.packet_trace.as_deref(),
+        capture: args.capture.as_deref(),
+        log: args.log.as_deref(),
+    }
+    .check(&args.laws)?;
     let job = EmulatorJob {
         link: Some(args.link.name().to_owned()),
         force: args.force,
@@ -52,6 +60,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         duration: args.duration,
         packet_trace: args.packet_trace.clone(),
         packet_trace_limit: args.packet_trace_limit.map(|limit| limit.0),
+        capture: args.capture.clone(),
+        log: args.log.clone(),
         ring_frames: args.ring,
         real_time: !args.no_real_time,
         disposable: args.local.is_some(),
@@ -112,6 +122,17 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
     if let Some(path) = &job.packet_trace {
         super::files::packet_trace_is_file(path)?;
     }
+    let wanted =
+        [(RecordingKind::Capture, &job.capture), (RecordingKind::Log, &job.log)].into_iter();
+    let wanted = wanted.filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
+    let (mut recordings, mut opened_files) = (vec![], vec![]);
+    for (kind, path) in wanted {
+        let opened = OpenedFile::open(kind, path)?;
+        let name = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let file = opened.file().map_err(CliError::io("open", path))?;
+        recordings.push((Recording::new(kind, name), file));
+        opened_files.push(opened);
+    }
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
     // The capabilities that open the packet trace in another user's directory (under sudo) are dropped below.
     let opened =
@@ -139,6 +160,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
             .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
         packet_trace_files,
         packet_trace_max_bytes: job.packet_trace_limit,
+        recordings,
         restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
         scheduling,
         force: job.force,
@@ -151,6 +173,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
     let leftovers = Arc::new(Mutex::new(Leftovers { socket: None, restoration }));
     // Emulator::start forks its watchdog, which must not inherit the signal thread's state: start that thread afterwards.
     let mut emulator = Emulator::start(config)?;
+    opened_files.into_iter().for_each(OpenedFile::keep);
     settle(&leftovers);
     let stop = Stop::new();
     let otlp = otlp.map(exporter::start_otlp_service).transpose()?;

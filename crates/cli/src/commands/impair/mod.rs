@@ -12,6 +12,7 @@ pub(crate) mod files;
 mod live;
 mod on;
 mod outward;
+mod record;
 mod relay;
 mod serve;
 pub(crate) mod spawn;

@@ -57,6 +57,11 @@ fn host(text: &str) -> Result<Host, String> {
 }
 
 impl OnArgs {
+    /// Whether another host is meant.
+    pub(super) fn is_given(&self) -> bool {
+        self.on.is_some()
+    }
+
     /// Connects to the other host, if one is given.
     ///
     /// # Errors

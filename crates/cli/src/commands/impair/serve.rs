@@ -304,9 +304,9 @@ impl Emulators {
     }
 
     fn forward(&self, id: Option<&str>, request: &Value) -> Result<EmulatorAnswer, CliError> {
-        // They last as long as their connection, and this one is closed after the answer.
-        if let Some(verb @ ("watch" | "drops")) = request["verb"].as_str() {
-            let accepted = "the verbs of a control socket except watch and drops";
+        // Watches last as long as their connection, and this one is closed after the answer. A recording needs an open file.
+        if let Some(verb @ ("watch" | "drops" | "record")) = request["verb"].as_str() {
+            let accepted = "the verbs of a control socket except watch, drops and record";
             let refusal = Refusal::of_field("emulator", "verb", verb, accepted);
             return Err(CliError::Refused(Box::new(refusal)));
         }

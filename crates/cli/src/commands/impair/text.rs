@@ -1,10 +1,13 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
-use weir_emulator::{CurrentReport, Report, TimelineReport, TriggerReport};
+use weir_emulator::{
+    CapturePoint, CurrentReport, Recording, RecordingKind, RecordingReport, RecordingState, Report,
+    TimelineReport, TriggerReport,
+};
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
-use weir_report::{Align, Style, Table, Units, duration, percent, significant};
+use weir_report::{Align, Style, Table, Units, duration, percent, significant, volume};
 
 /// Maximum number of flows whose laws are printed one by one.
 const MAX_LISTED: usize = 16;
@@ -73,6 +76,25 @@ pub(super) fn trigger(name: &str, direction: Direction, trigger: &TriggerReport)
     let (way, state, times) = (way(direction), state.name(), counted(*applications, "time"));
     let next = condition.as_ref().map(|it| format!("; next condition: {it}")).unwrap_or_default();
     format!("trigger of {name}, {way}: {state}, laws applied {times}{next}\n")
+}
+
+/// A capture or log, in a line.
+pub(super) fn recording(report: &RecordingReport) -> String {
+    let Recording { kind, path, flow, direction, point, .. } = &report.recording;
+    let of = flow.as_ref().map_or("all packets".to_owned(), |flow| format!("flow {flow}"));
+    let way = direction.map(|direction| format!(", {}", way(direction))).unwrap_or_default();
+    let point = match point {
+        Some(CapturePoint::Before) => ", before the laws",
+        Some(CapturePoint::After) => ", after the laws",
+        None => "",
+    };
+    let what = if *kind == RecordingKind::Capture { "packet" } else { "verdict" };
+    let (count, size) = (counted(report.records, what), volume(report.bytes));
+    let ended = if report.state == RecordingState::Running { "" } else { ", ended" };
+    let lack = report.lack();
+    let lack = if lack.is_empty() { lack } else { format!(", {lack}") };
+    let (kind, path) = (kind.name(), path.display());
+    format!("{kind} {path} ({of}{way}{point}){ended}: {count}, {size}{lack}\n")
 }
 
 fn way(direction: Direction) -> &'static str {
@@ -273,6 +295,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         }
         out.push('\n');
     }
+    report.recordings.iter().for_each(|report| out += &recording(report));
     for alarm in &report.alarms {
         let state = match (alarm.active, alarm.acknowledged_at_seconds) {
             (false, _) => " (passed)",
@@ -375,6 +398,30 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_says_what_it_has_and_lacks() {
+        let line = |fields: serde_json::Value| {
+            let mut report = serde_json::json!({
+                "kind": "capture", "path": "/x.pcapng", "start_seconds": 0.0, "state": "running",
+                "records": 2, "bytes": 300, "dropped_records": 0,
+            });
+            for (name, value) in fields.as_object().unwrap() {
+                report[name] = value.clone();
+            }
+            recording(&serde_json::from_value(report).unwrap())
+        };
+        let all = line(serde_json::json!({}));
+        assert!(all.starts_with("capture /x.pcapng (all packets): 2 packets"), "{all}");
+        assert!(!all.contains("MISSING") && all.lines().count() == 1);
+        let full = line(serde_json::json!({
+            "kind": "log", "flow": "f", "direction": "reverse", "state": "disk_full",
+        }));
+        assert!(full.starts_with("log /x.pcapng (flow f, B to A), ended: 2 verdicts"), "{full}");
+        assert!(full.contains("disk is full") && !full.contains("keep up"), "{full}");
+        let dropped = line(serde_json::json!({ "point": "after", "dropped_records": 7 }));
+        assert!(dropped.contains(", after the laws)") && dropped.contains("7 packets MISSING"));
+    }
+
+    #[test]
     fn stopped_flows_and_flows_beyond_the_limit_are_marked() {
         let flow = |i| {
             let loss = "{ loss = { percentage = 1 } }";
@@ -438,6 +485,7 @@ mod tests {
             alarms: vec![alarm(true, None), alarm(true, Some(2.0)), alarm(false, Some(2.0))],
             alarm_thresholds: None,
             packet_trace: None,
+            recordings: vec![],
             notes: vec![],
         };
         let text = table(&report, &Style::PLAIN);
