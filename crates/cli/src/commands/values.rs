@@ -350,6 +350,13 @@ pub(crate) fn connect_timeout(text: &str) -> Result<Span, String> {
     }
 }
 
+/// The interval of a table that is printed again and again, 100 ms to 1 h.
+pub(crate) fn watch_interval(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
+    let is_accepted = (100_000_000..=3_600_000_000_000).contains(&span.0);
+    is_accepted.then_some(span).ok_or_else(|| "expected 100ms to 1h".into())
+}
+
 /// A time above zero.
 pub(crate) fn positive(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;

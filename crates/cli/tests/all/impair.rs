@@ -707,6 +707,42 @@ fn an_interface_under_a_used_upper_interface_is_refused() {
 }
 
 #[test]
+fn rates_of_each_interval_are_printed_until_the_emulator_ends() {
+    let test = "rates_of_each_interval_are_printed_until_the_emulator_ends";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let _emulator = path.emulator(&["--a-to-b", "loss every 2", "--duration", "3s"]);
+    let watch = |words: &[&str]| {
+        let words = [&["impair", "stats", "--watch=100ms"], words].concat();
+        Running::start(path.weir("m", &words))
+    };
+    let (text, json) = (watch(&[]), watch(&["--json"]));
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "20", "-i", "0.05", &b]);
+    // Half of the requests are lost, and no reply.
+    let ended = text.finish();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    let rows: Vec<Vec<&str>> = ended
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("other"))
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    let lost = |way: &str| -> Vec<&str> {
+        rows.iter().filter(|row| row[1] == way).map(|row| row[5]).collect()
+    };
+    assert!(
+        lost("A to B").len() > 2 && lost("A to B").iter().any(|lost| *lost != "0%"),
+        "{rows:?}"
+    );
+    assert!(lost("B to A").iter().all(|lost| *lost == "0%"), "{rows:?}");
+    let ended = json.finish();
+    let reports: Vec<Value> =
+        ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(reports.len() > 2);
+    assert!(reports.is_sorted_by(|a, b| a["seconds"].as_f64() < b["seconds"].as_f64()));
+}
+
+#[test]
 fn a_removed_interface_ends_the_emulator_with_a_report() {
     let test = "a_removed_interface_ends_the_emulator_with_a_report";
     let Some(path) = Path::up(test, &["ip", "ping"]) else { return };

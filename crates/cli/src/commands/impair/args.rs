@@ -44,8 +44,8 @@ Laws:
   duplicate every N ...    of every Nth packet
   police R burst B [excess B|peak R peak-burst B] [green ACTION]
          [yellow ACTION] [red ACTION] [colour-aware] [ecn] [overhead N]
-                           packets beyond a rate and a burst are red [drop], or
-                           yellow [pass] within an excess burst or a peak rate.
+                           packets beyond a rate and a burst are red [drop],
+                           yellow [pass] within an excess burst or peak rate.
                            ACTION is pass, drop or dscp NAME. ecn: marks
                            ECN-capable packets instead of dropping them.
                            colour-aware: by the DSCP with which they arrive
@@ -618,6 +618,10 @@ pub(crate) enum Verb {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Print rates and ratios again every INTERVAL (1s, or 100ms to 1h), until Ctrl-C or the end of the emulator; with --json the
+        /// counters, a line each time
+        #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = values::watch_interval)]
+        watch: Option<Span>,
         #[command(flatten)]
         socket: SocketArgs,
     },

@@ -15,7 +15,7 @@ use weir_model::{Refusal, counted};
 use weir_net::namespace::process_start_time;
 
 use super::args::{AlarmArgs, LawArgs, SocketArgs, Verb};
-use super::{record, text};
+use super::{record, text, watch};
 use crate::error::CliError;
 use crate::output::print;
 use crate::terminal::style;
@@ -63,7 +63,8 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
             }
             show(&answer)
         }
-        Verb::Stats { json, socket } => {
+        Verb::Stats { json, watch: Some(interval), socket } => watch::run(*interval, *json, socket),
+        Verb::Stats { json, watch: None, socket } => {
             let answer = talk(socket, &json!({ "verb": "stats" }))?;
             let report = &answer["report"];
             if *json {

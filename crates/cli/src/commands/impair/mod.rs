@@ -18,6 +18,7 @@ mod serve;
 pub(crate) mod spawn;
 mod text;
 mod topology;
+mod watch;
 
 use args::Verb;
 pub(crate) use args::{ImpairArgs, LawArgs};

@@ -56,7 +56,7 @@ pub(super) fn laws(config: &Impairment) -> String {
 }
 
 /// The name of a flow, with its hop where the path has several.
-fn in_hop(name: &str, hop: u8, hops: u8) -> String {
+pub(super) fn in_hop(name: &str, hop: u8, hops: u8) -> String {
     let place = format!("hop {hop}");
     if hops == 1 || name == place { name.to_owned() } else { format!("{name} ({place})") }
 }
@@ -97,7 +97,7 @@ pub(super) fn recording(report: &RecordingReport) -> String {
     format!("{kind} {path} ({of}{way}{point}){ended}: {count}, {size}{lack}\n")
 }
 
-fn way(direction: Direction) -> &'static str {
+pub(super) fn way(direction: Direction) -> &'static str {
     if direction == Direction::Forward { "A to B" } else { "B to A" }
 }
 
@@ -115,7 +115,7 @@ fn asked_and_realised(report: &Report, style: &Style) -> String {
         ("rate in", right),
         ("rate out", right),
         ("asked", right),
-        ("loss", right),
+        ("lost by law", right),
         ("asked", right),
         ("delay mean", right),
         ("asked", right),
@@ -146,7 +146,11 @@ fn asked_and_realised(report: &Report, style: &Style) -> String {
             or_none(asked.delay_mean_seconds.map(duration)),
         ]);
     }
-    if is_empty { String::new() } else { table.render(style) }
+    if is_empty {
+        return String::new();
+    }
+    let note = "Rates in and out count whole frames; a rate law counts its framing bytes instead of the Ethernet header.\n";
+    table.render(style) + note
 }
 
 /// The counters, a line for each flow and direction that saw packets.
@@ -159,8 +163,11 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     let aqm: Count = |c| c.aqm_dropped_packets;
     let policed: Count = |c| c.policed_packets;
     let yellow: Count = |c| c.yellow_packets;
-    // All of which are policed, as long as none is forwarded.
-    let red: Count = |c| if c.red_packets > c.policed_packets { c.red_packets } else { 0 };
+    // Without a second colour, all of them are policed as long as none is forwarded.
+    let red: Count = |c| match c.yellow_packets > 0 || c.red_packets > c.policed_packets {
+        true => c.red_packets,
+        false => 0,
+    };
     let remarked: Count = |c| c.remarked_packets;
     let too_long: Count = |c| c.too_long_packets;
     let fragments: Count = |c| c.added_fragments;
