@@ -118,7 +118,9 @@ impl Remote {
             let now_lacks = (report.dropped_records, report.state);
             let is_new = last.recordings.insert(id, now_lacks) != Some(now_lacks);
             let object = report.recording.path.display().to_string();
-            alarms.set(AlarmKind::RecordingIncomplete, &object, is_new, now, || report.lack());
+            alarms.set(AlarmKind::RecordingIncomplete, &object, is_new, now, || {
+                format!("{} {object}: {}", report.recording.kind.name(), report.lack())
+            });
         }
         if let Some(indices) = self.shared.indices
             && let Ok(all) = interface::interfaces()

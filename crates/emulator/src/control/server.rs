@@ -201,6 +201,17 @@ fn refused(path: &Path, source: std::io::Error) -> EmulatorError {
     EmulatorError::File { operation: "listen on control socket", path: path.to_owned(), source }
 }
 
+/// An error with its causes, as a user reads it.
+fn in_words(error: &EmulatorError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// A listener at `path`; replaces a socket without a listener.
 fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
     let is_socket =
@@ -336,8 +347,7 @@ fn answer(
             value
         }
         Err(error) => {
-            let mut value =
-                json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) });
+            let mut value = json!({ "ok": false, "error": in_words(&error), "kind": kind(&error) });
             if let Some(Refusal { field, given, accepted, .. }) = field_of(&error) {
                 for (member, text) in [("field", field), ("given", given), ("accepted", accepted)] {
                     text.into_iter().for_each(|text| value[member] = text.into());

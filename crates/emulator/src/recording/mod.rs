@@ -222,10 +222,10 @@ impl RecordingReport {
         let reason = self.reason.as_deref().unwrap_or("unknown error");
         lacks.extend(match self.state {
             RecordingState::Running | RecordingState::Ended => None,
-            RecordingState::LimitReached => Some("it ended at its limit".to_owned()),
-            RecordingState::DiskFull => Some("it ended because the disk is full".to_owned()),
+            RecordingState::LimitReached => Some("ended at its limit".to_owned()),
+            RecordingState::DiskFull => Some("ended because the disk is full".to_owned()),
             RecordingState::Failed => {
-                Some(format!("it ended because its file could not be written: {reason}"))
+                Some(format!("ended because its file could not be written: {reason}"))
             }
         });
         lacks.join("; ")

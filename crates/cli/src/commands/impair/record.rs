@@ -4,6 +4,7 @@
 //! and the emulator opens no file by name.
 
 use std::fs::File;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -24,9 +25,9 @@ use crate::output::print;
 /// A verb on captures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaptureVerb {
-    /// Start a capture
+    /// Start a capture, which goes on until it is ended
     On {
-        /// The file (- is stdout, for example of a pipe to tshark)
+        /// The file, which is replaced (- is stdout, for example of a pipe to tshark)
         file: PathBuf,
         /// Capture packets only as they arrive, before the laws
         #[arg(long, conflicts_with = "after")]
@@ -54,9 +55,9 @@ pub(crate) enum CaptureVerb {
 /// A verb on logs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogVerb {
-    /// Start a log
+    /// Start a log, which goes on until it is ended
     On {
-        /// The file (- is stdout)
+        /// The file, which is replaced (- is stdout)
         file: PathBuf,
         #[command(flatten)]
         packets: PacketArgs,
@@ -167,10 +168,11 @@ impl OpenedFile {
         };
         let failed = CliError::io(operation, path);
         if let Some(number) = descriptor_of(path) {
-            return Ok(OpenedFile {
-                file: descriptor(number, path).map_err(failed)?,
-                created: None,
-            });
+            let file = descriptor(number, path).map_err(failed)?;
+            if kind == RecordingKind::Capture && file.is_terminal() {
+                return Err(CliError::flag("FILE", "a terminal", "a file, or - into a pipe"));
+            }
+            return Ok(OpenedFile { file, created: None });
         }
         let mut options = File::options();
         options.write(true);
