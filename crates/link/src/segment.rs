@@ -189,6 +189,11 @@ impl Segmentation {
         self.headers
     }
 
+    /// Whether its frames have no VLAN tag.
+    pub(crate) fn is_untagged(&self) -> bool {
+        self.network == ETHERNET_BYTES
+    }
+
     /// Whether its first segment alone has a flag (CWR), which not every card leaves out of the others.
     pub(crate) fn has_flag_of_first(&self, frame: &[u8]) -> bool {
         !self.udp && frame[self.transport + 13] & CWR != 0
@@ -256,6 +261,8 @@ impl Segmentation {
     }
 }
 
+/// Ethernet's header without tags.
+const ETHERNET_BYTES: usize = 14;
 /// TCP flags that only the first segment has.
 const CWR: u8 = 0x80;
 /// TCP flags that only the last segment has.

@@ -114,6 +114,7 @@ impl Segmentation {
     pub(crate) fn is_train(&self, frame: &[u8]) -> bool {
         (2..=MAX_SEGMENTS).contains(&self.segments())
             && self.header_bytes() <= MAX_HEADER_BYTES
+            && self.is_untagged()
             && !self.has_flag_of_first(frame)
     }
 }
@@ -371,5 +372,7 @@ mod tests {
         assert!(!segmentation(&frame, 4).is_train(&frame), "more segments than a handle counts");
         frame[14 + 20 + TCP_FLAGS] |= 0x80;
         assert!(!segmentation(&frame, size).is_train(&frame), "CWR");
+        let tagged = partial_frame(true, protocol::UDP, &[[0x81, 0, 0, 5]], &[0; 5000]);
+        assert!(!segmentation(&tagged, 1000).is_train(&tagged), "a VLAN tag");
     }
 }

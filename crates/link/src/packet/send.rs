@@ -146,6 +146,7 @@ impl PacketTransmitter {
     fn prepare(&mut self, slabs: &Slabs, frames: &[Handle], singly: bool) -> (usize, bool) {
         let of_trains = frames.first().is_some_and(|frame| frame.is_segment());
         let (mut made, mut at) = (0, 0);
+        self.counts[0] = 0;
         while made < BATCH && at < frames.len() && frames[at].is_segment() == of_trains {
             let vectors = &mut self.vectors[made];
             // The kernel only reads them.

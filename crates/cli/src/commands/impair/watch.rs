@@ -34,7 +34,11 @@ pub(super) fn run(interval: Span, json: bool, socket: &SocketArgs) -> Result<i32
             let report: Report = understood(&answer)?;
             if let Some(before) = &before {
                 let clear = if stdout().is_terminal() { CLEAR } else { "" };
-                print(&format!("{clear}{}\n", table(before, &report, &style())))?;
+                let table = table(before, &report, &style());
+                // While the emulator ends, its time stands still.
+                if !table.is_empty() {
+                    print(&format!("{clear}{table}\n"))?;
+                }
             }
             before = Some(report);
         }
