@@ -189,9 +189,9 @@ impl Segmentation {
         self.headers
     }
 
-    /// Whether its frames have no VLAN tag.
-    pub(crate) fn is_untagged(&self) -> bool {
-        self.network == ETHERNET_BYTES
+    /// Whether its frames have neither a VLAN tag nor IPv6 extension headers, behind which not every card segments.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.network == ETHERNET_BYTES && (!self.v6 || self.transport == self.network + IPV6_BYTES)
     }
 
     /// Whether its first segment alone has a flag (CWR), which not every card leaves out of the others.
@@ -263,6 +263,7 @@ impl Segmentation {
 
 /// Ethernet's header without tags.
 const ETHERNET_BYTES: usize = 14;
+const IPV6_BYTES: usize = 40;
 /// TCP flags that only the first segment has.
 const CWR: u8 = 0x80;
 /// TCP flags that only the last segment has.

@@ -11,8 +11,8 @@ use crate::slabs::{Handle, Slabs};
 const SEGMENT_BITS: u32 = 10;
 const MAX_SEGMENTS: usize = 1 << SEGMENT_BITS;
 const MAX_TRAINS: usize = 1 << (Handle::INDEX_BITS - SEGMENT_BITS);
-/// Maximum size of the headers of a train: Ethernet, IPv6 with extension headers, TCP with options.
-pub(crate) const MAX_HEADER_BYTES: usize = 192;
+/// Maximum size of the headers of a train: Ethernet, IPv4 and TCP with options.
+pub(crate) const MAX_HEADER_BYTES: usize = 14 + 60 + 60;
 
 /// The train of a segment, and its number there.
 #[inline]
@@ -113,8 +113,7 @@ impl Segmentation {
     /// Whether a super-packet can be kept as a train.
     pub(crate) fn is_train(&self, frame: &[u8]) -> bool {
         (2..=MAX_SEGMENTS).contains(&self.segments())
-            && self.header_bytes() <= MAX_HEADER_BYTES
-            && self.is_untagged()
+            && self.is_plain()
             && !self.has_flag_of_first(frame)
     }
 }
@@ -374,5 +373,12 @@ mod tests {
         assert!(!segmentation(&frame, size).is_train(&frame), "CWR");
         let tagged = partial_frame(true, protocol::UDP, &[[0x81, 0, 0, 5]], &[0; 5000]);
         assert!(!segmentation(&tagged, 1000).is_train(&tagged), "a VLAN tag");
+        let mut extended = partial_frame(true, protocol::UDP, &[], &[0; 5000]);
+        // Destination options of eight bytes.
+        extended.splice(54..54, [protocol::UDP, 0, 1, 4, 0, 0, 0, 0]);
+        extended[20] = 60;
+        let bytes = u16::from_be_bytes([extended[18], extended[19]]) + 8;
+        extended[18..20].copy_from_slice(&bytes.to_be_bytes());
+        assert!(!segmentation(&extended, 1000).is_train(&extended), "an extension header");
     }
 }
