@@ -142,7 +142,7 @@ impl Opportunities {
         self.time(self.next)
     }
 
-    /// The opportunity with the last of so many further bytes, which are not lost, and the bytes of it that are used then.
+    /// The opportunity in which the last of further `bytes` leaves if none is lost, and the bytes of it that are used then.
     #[inline]
     fn after(&self, bytes: u64) -> (u64, u32) {
         let used = u64::from(self.used).saturating_add(bytes).max(1);
@@ -274,7 +274,7 @@ impl Transmitter {
         self.send(t, framed, has_waited)
     }
 
-    /// Whether a frame that is the last of so many waiting bytes would never leave: the trace ends before.
+    /// Whether the trace ends before the last of `bytes` that wait would leave.
     pub(crate) fn never_leaves(&mut self, bytes: u64) -> bool {
         match &mut self.pace {
             Pace::Link | Pace::Shaper(_) => false,
@@ -332,7 +332,7 @@ impl Transmitter {
         peak.time()
     }
 
-    /// For how long a frame would wait from `t` on behind so many bytes, which wait.
+    /// For how long a frame would wait from `t` on behind `bytes` that wait.
     pub(crate) fn wait(&self, t: u64, bytes: u64) -> u64 {
         match &self.pace {
             Pace::Link | Pace::Shaper(_) => {
@@ -342,7 +342,7 @@ impl Transmitter {
         }
     }
 
-    /// When so many waiting bytes will have been sent.
+    /// When `bytes` that wait will have been sent.
     pub(crate) fn ends(&self, bytes: u64) -> u64 {
         match &self.pace {
             Pace::Trace(trace) if bytes > 0 => trace.time(trace.after(bytes).0),

@@ -11,7 +11,7 @@ use crate::units::BitRate;
 /// Maximum size of a trace as text or file, bytes.
 pub const MAX_TRACE_BYTES: usize = 4 << 20;
 /// Maximum number of opportunities of a trace.
-const MAX_OPPORTUNITIES: usize = 1_000_000;
+const MAX_OPPORTUNITIES: u32 = 1_000_000;
 /// Bytes of an opportunity: an IP packet of 1500 bytes, with the 4 bytes that mahimahi's TUN device has before each packet.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
 /// Default framing bytes of a packet on a link with a trace: those 4.
@@ -26,17 +26,52 @@ const TRACE_FORM: &str = "trace(MS …) [once]: the milliseconds of delivery opp
 /// trace, after which it starts again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryTrace {
-    /// In rising order, at least one; the last is above 0.
-    ms: Arc<[u32]>,
+    /// In rising order, at least one; the last is above 0 ms.
+    all: Arc<[Opportunities]>,
     once: bool,
 }
 
-impl DeliveryTrace {
-    fn of(ms: Vec<u32>, once: bool) -> Option<Self> {
-        ms.last().filter(|last| **last > 0)?;
-        Some(Self { ms: ms.into(), once })
+/// The opportunities in one millisecond. A text of a few bytes may ask for many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Opportunities {
+    ms: u32,
+    /// The number of these and of all before.
+    up_to: u32,
+}
+
+/// A trace that is read.
+#[derive(Default)]
+struct Reading(Vec<Opportunities>);
+
+impl Reading {
+    fn count(&self) -> u32 {
+        self.0.last().map_or(0, |last| last.up_to)
     }
 
+    /// Adds opportunities; `false` if there would be too many.
+    fn add(&mut self, ms: u32, count: u32) -> bool {
+        if count > MAX_OPPORTUNITIES - self.count() {
+            return false;
+        }
+        let up_to = self.count() + count;
+        match self.0.last_mut().filter(|last| last.ms == ms) {
+            Some(last) => last.up_to = up_to,
+            None => self.0.push(Opportunities { ms, up_to }),
+        }
+        true
+    }
+
+    fn is_before(&self, ms: u32) -> bool {
+        self.0.last().is_some_and(|last| last.ms > ms)
+    }
+
+    fn done(self, once: bool) -> Option<DeliveryTrace> {
+        self.0.last().filter(|last| last.ms > 0)?;
+        Some(DeliveryTrace { all: self.0.into(), once })
+    }
+}
+
+impl DeliveryTrace {
     /// The trace of a file of mahimahi: a line for each opportunity with its millisecond, in rising order.
     ///
     /// # Errors
@@ -50,22 +85,22 @@ impl DeliveryTrace {
         if text.len() > MAX_TRACE_BYTES {
             return Err(refused(1, &format!("{} bytes", text.len()), "at most 4M"));
         }
-        let mut ms: Vec<u32> = vec![];
+        let mut reading = Reading::default();
+        let mut last = 1;
         for (number, line) in (1..).zip(text.lines()) {
+            last = number;
             let at = millisecond(line.trim()).ok_or_else(|| {
                 refused(number, line, "the millisecond of a delivery opportunity, such as 12")
             })?;
-            if ms.last().is_some_and(|before| *before > at) {
+            if reading.is_before(at) {
                 let accepted = "the millisecond of the line before, or a later one";
                 return Err(refused(number, line, accepted));
             }
-            if ms.len() == MAX_OPPORTUNITIES {
+            if !reading.add(at, 1) {
                 return Err(refused(number, line, "at most 1000000 lines"));
             }
-            ms.push(at);
         }
-        let last = ms.len().max(1);
-        Self::of(ms, false).ok_or_else(|| {
+        reading.done(false).ok_or_else(|| {
             refused(last, text.lines().last().unwrap_or(""), "a last millisecond above 0")
         })
     }
@@ -75,19 +110,17 @@ impl DeliveryTrace {
         if text.len() > MAX_TRACE_BYTES {
             return None;
         }
-        let mut ms: Vec<u32> = vec![];
+        let mut reading = Reading::default();
         for part in text.split([' ', ',', '\t', '\r', '\n']).filter(|part| !part.is_empty()) {
             let (at, times) = match part.split_once('x') {
-                Some((at, times)) => (millisecond(at)?, millisecond(times)? as usize),
+                Some((at, times)) => (millisecond(at)?, millisecond(times)?),
                 None => (millisecond(part)?, 1),
             };
-            let is_late = ms.last().is_none_or(|before| *before <= at);
-            if !is_late || times == 0 || times > MAX_OPPORTUNITIES - ms.len() {
+            if reading.is_before(at) || times == 0 || !reading.add(at, times) {
                 return None;
             }
-            ms.extend(std::iter::repeat_n(at, times));
         }
-        Self::of(ms, once)
+        reading.done(once)
     }
 
     /// Whether no opportunity follows the last one.
@@ -96,23 +129,29 @@ impl DeliveryTrace {
         self.once
     }
 
+    fn last(&self) -> Opportunities {
+        // A trace has at least one.
+        self.all.last().copied().unwrap_or(Opportunities { ms: 1, up_to: 1 })
+    }
+
     /// Length of the trace, ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.ms.last().map_or(0, |last| u64::from(*last)) * NS_PER_MS
+        u64::from(self.last().ms) * NS_PER_MS
     }
 
     /// Time of opportunity `number` from the start of the first loop, ns; `None` if there is none.
     #[inline]
     #[must_use]
     pub fn at_ns(&self, number: u64) -> Option<u64> {
-        let (all, duration_ns) = (self.ms.len() as u64, self.duration_ns());
+        let (all, duration_ns) = (u64::from(self.last().up_to), self.duration_ns());
         let (number, loops) = match number < all {
             true => (number, 0),
             false if self.once => return None,
             false => (number % all, number / all),
         };
-        let ns = u64::from(self.ms[number as usize]) * NS_PER_MS;
+        let place = self.all.partition_point(|here| u64::from(here.up_to) <= number);
+        let ns = u64::from(self.all[place].ms) * NS_PER_MS;
         Some(loops.saturating_mul(duration_ns).saturating_add(ns))
     }
 
@@ -121,15 +160,16 @@ impl DeliveryTrace {
     pub fn first_after(&self, ns: u64) -> u64 {
         let (loops, within_ns) = (ns / self.duration_ns(), ns % self.duration_ns());
         // The last one is not before the end of the loop, so that there is one.
-        let place = self.ms.partition_point(|ms| u64::from(*ms) * NS_PER_MS <= within_ns);
-        let all = self.ms.len() as u64;
-        if self.once && loops > 0 { all } else { loops.saturating_mul(all) + place as u64 }
+        let place = self.all.partition_point(|here| u64::from(here.ms) * NS_PER_MS <= within_ns);
+        let before = place.checked_sub(1).map_or(0, |before| self.all[before].up_to);
+        let all = u64::from(self.last().up_to);
+        if self.once && loops > 0 { all } else { loops.saturating_mul(all) + u64::from(before) }
     }
 
     /// Mean rate, bit/s: the bytes of all opportunities in the length of the trace; 1 or more.
     #[must_use]
     pub fn mean_bits(&self) -> BitRate {
-        let bits = self.ms.len() as u128 * u128::from(OPPORTUNITY_BYTES) * 8_000_000_000;
+        let bits = u128::from(self.last().up_to) * u128::from(OPPORTUNITY_BYTES) * 8_000_000_000;
         let mean = bits / u128::from(self.duration_ns().max(1));
         BitRate(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
     }
@@ -143,12 +183,14 @@ fn millisecond(text: &str) -> Option<u32> {
 impl fmt::Display for DeliveryTrace {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("trace(")?;
-        for (n, same) in self.ms.chunk_by(|a, b| a == b).enumerate() {
-            let separator = if n == 0 { "" } else { " " };
-            write!(f, "{separator}{}", same[0])?;
-            if same.len() > 1 {
-                write!(f, "x{}", same.len())?;
+        let mut before = 0;
+        for Opportunities { ms, up_to } in self.all.iter() {
+            let separator = if before == 0 { "" } else { " " };
+            write!(f, "{separator}{ms}")?;
+            if up_to - before > 1 {
+                write!(f, "x{}", up_to - before)?;
             }
+            before = *up_to;
         }
         f.write_str(if self.once { ") once" } else { ")" })
     }
@@ -320,7 +362,7 @@ mod tests {
             ("1\n2\n1\n", "line 3"),
             ("1\n2 3\n", "line 2"),
             ("# trace\n1\n", "line 1"),
-            (&"1\n".repeat(MAX_OPPORTUNITIES + 1), "line 1000001"),
+            (&"1\n".repeat(MAX_OPPORTUNITIES as usize + 1), "line 1000001"),
             (&"10000000\n".repeat(MAX_TRACE_BYTES / 9 + 1), "line 1"),
         ] {
             let Err(ModelError::Field { field, .. }) = DeliveryTrace::from_lines(text) else {
