@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{RangeBounds, RangeInclusive};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -248,7 +248,7 @@ impl FromStr for Mac {
 }
 
 /// A range of ports: `FIRST-LAST`.
-pub(crate) fn ports(text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {
+pub(crate) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
     text.split_once('-')
         .and_then(|(first, last)| port(first).zip(port(last)))
@@ -340,27 +340,26 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a whole number from 1, such as 5000, 10K or 1M".into())
 }
 
+/// A time in a range of ns.
+fn span(text: &str, range: impl RangeBounds<u64>, expected: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
+    range.contains(&span.0).then_some(span).ok_or_else(|| expected.into())
+}
+
 /// A timeout of connecting, 1 ms to 10 min.
 pub(crate) fn connect_timeout(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
-    if (1_000_000..=600_000_000_000).contains(&span.0) {
-        Ok(span)
-    } else {
-        Err("expected 1ms to 10m; a bare number is seconds, so write milliseconds as 3000ms".into())
-    }
+    let expected = "expected 1ms to 10m; a bare number is seconds, so write milliseconds as 3000ms";
+    span(text, 1_000_000..=600_000_000_000, expected)
 }
 
 /// The interval of a table that is printed again and again, 100 ms to 1 h.
 pub(crate) fn watch_interval(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
-    let is_accepted = (100_000_000..=3_600_000_000_000).contains(&span.0);
-    is_accepted.then_some(span).ok_or_else(|| "expected 100ms to 1h".into())
+    span(text, 100_000_000..=3_600_000_000_000, "expected 100ms to 1h")
 }
 
 /// A time above zero.
 pub(crate) fn positive(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
-    if span.0 > 0 { Ok(span) } else { Err("expected a time above 0".into()) }
+    span(text, 1.., "expected a time above 0")
 }
 
 /// The sending time of a test. The plan has the same limit, but this error quotes the value as the user wrote it.

@@ -245,7 +245,7 @@ impl Slot for Police {
                 check_rate(at, "peak_bits", peak)?;
                 check_burst(at, "peak_burst", burst)?;
                 if peak < self.bits {
-                    return refuse(at, "peak_bits", peak, "at least `bits`");
+                    return refuse(at, "peak_bits", peak, "at least the committed rate");
                 }
                 if self.excess_burst.is_some() {
                     return refuse(
@@ -257,19 +257,19 @@ impl Slot for Police {
                 }
             }
             (Some(peak), None) => {
-                return refuse(at, "peak_bits", peak, "a peak rate together with `peak_burst`");
+                return refuse(at, "peak_bits", peak, "a peak rate together with a peak burst");
             }
             (None, Some(burst)) => {
-                return refuse(at, "peak_burst", burst, "a peak burst together with `peak_bits`");
+                return refuse(at, "peak_burst", burst, "a peak burst together with a peak rate");
             }
         }
         let has_yellow = self.excess_burst.is_some() || self.peak_bits.is_some();
         if let Some(action) = self.yellow.filter(|_| !has_yellow) {
-            return refuse(at, "yellow", action, "a policer with an excess burst or a peak rate");
+            return refuse(at, "yellow", action, "yellow only with an excess burst or a peak rate");
         }
         let sets = |action| matches!(action, Some(PoliceAction::Dscp(_)));
         if self.colour_aware && !(has_yellow && (sets(self.yellow) || sets(self.red))) {
-            let accepted = "an excess burst or a peak rate, and a DSCP of `yellow` or `red`";
+            let accepted = "an excess burst or a peak rate, and a DSCP for yellow or red";
             return refuse(at, "colour_aware", true, accepted);
         }
         check_overhead(at, self.overhead_bytes.unwrap_or(DEFAULT_OVERHEAD_BYTES))
