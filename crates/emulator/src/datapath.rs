@@ -292,9 +292,6 @@ impl Datapath {
 
     /// Passes received frames through the laws, and releases those that are due.
     pub(crate) fn judge(&mut self, now_ns: u64) {
-        if self.recorders.capture(CapturePoint::Before) {
-            self.capture_entries();
-        }
         self.metas.clear();
         let first = self.hops.engine(self.hops.place_of_turn(0));
         let mut before = None;
@@ -306,14 +303,17 @@ impl Datapath {
         }
         self.entered.0 += self.received.len() as u64;
         self.received.clear();
-        let metas = std::mem::take(&mut self.metas);
-        let done = self.follow_timeline(now_ns, &metas);
-        self.step(now_ns, &metas[done..]);
+        let mut metas = std::mem::take(&mut self.metas);
+        if self.recorders.capture(CapturePoint::Before) {
+            self.capture_entries(&mut metas);
+        }
+        let done = self.follow_timeline(now_ns, &mut metas);
+        self.step(now_ns, &mut metas[done..]);
         self.metas = metas;
     }
 
     /// Passes packets through the laws.
-    fn step(&mut self, now_ns: u64, metas: &[Meta]) {
+    fn step(&mut self, now_ns: u64, metas: &mut [Meta]) {
         if self.hops.count() == 1 {
             return self.step_hop(0, true, now_ns, metas);
         }
@@ -335,8 +335,8 @@ impl Datapath {
                     }));
                 }
             }
-            for (meta, before) in arrivals.drain(..) {
-                if self.hops.takes(place, &meta) {
+            for (mut meta, before) in arrivals.drain(..) {
+                if self.hops.takes(place, &mut meta) {
                     if let Some(QueuedFrame { disposition, native }) = before {
                         let (handle, at_ns) = (Handle::from_bits(meta.handle), disposition.at_ns);
                         self.capture_departure(&disposition, handle, at_ns, Passage::Hop);
@@ -346,18 +346,18 @@ impl Datapath {
                     continue;
                 }
                 // What leaves this hop earlier leaves before it.
-                self.step_hop(place, is_last, meta.arrived_ns, &taken);
+                self.step_hop(place, is_last, meta.arrived_ns, &mut taken);
                 taken.clear();
                 self.pass_by(&meta, is_last, before);
             }
-            self.step_hop(place, is_last, now_ns, &taken);
+            self.step_hop(place, is_last, now_ns, &mut taken);
             taken.clear();
         }
         (self.arrivals, self.taken) = (arrivals, taken);
     }
 
     /// Passes packets through one hop.
-    fn step_hop(&mut self, place: usize, is_last: bool, now_ns: u64, metas: &[Meta]) {
+    fn step_hop(&mut self, place: usize, is_last: bool, now_ns: u64, metas: &mut [Meta]) {
         self.dispositions.clear();
         if self.recorders.capture(CapturePoint::Before) {
             self.capture_arrivals(place, metas);
@@ -386,15 +386,15 @@ impl Datapath {
 
     /// Makes the changes of the timeline that are due, each after the packets that arrived before it, so that a period of counting
     /// starts with it. Returns the number of packets that were passed.
-    pub(crate) fn follow_timeline(&mut self, now_ns: u64, metas: &[Meta]) -> usize {
+    pub(crate) fn follow_timeline(&mut self, now_ns: u64, metas: &mut [Meta]) -> usize {
         let mut done = 0;
         while self.hops.next_change_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            let rest = &metas[done..];
+            let rest = &mut metas[done..];
             self.hops.skip_idle_loops(rest.first().map_or(now_ns, |meta| meta.arrived_ns));
             let Some(at_ns) = self.hops.next_change_ns() else { break };
             let later = rest.iter().position(|meta| meta.arrived_ns >= at_ns);
             let before = later.unwrap_or(rest.len());
-            self.step(at_ns, &rest[..before]);
+            self.step(at_ns, &mut rest[..before]);
             done += before;
             self.start_laws(at_ns);
         }

@@ -524,7 +524,7 @@ impl Worker {
         let link = self.link();
         let times_ns = [self.parts.started_ns, self.clock.monotonic_ns()];
         // Changes that are due although no packet has arrived since.
-        self.parts.datapath.follow_timeline(times_ns[1], &[]);
+        self.parts.datapath.follow_timeline(times_ns[1], &mut []);
         self.parts.datapath.snapshot(self.parts.config.clone(), link, times_ns)
     }
 }

@@ -139,6 +139,8 @@ impl PacketTrace {
             path: path.to_owned(),
             source,
         })?;
+        // No capture or log may be written to it. Where files have no locks, that is the user's task.
+        let _ = file.try_lock();
         let mut flows = vec![named((0, OTHER))];
         flows.extend(config.flows.iter().zip(1..).map(|(flow, n)| named((n, &flow.name))));
         let metadata = json!({

@@ -427,21 +427,18 @@ impl Remote {
         let over = lock(&self.shared.recordings).over();
         self.end_by_id(&over)?;
         let interfaces = &self.shared.interfaces;
-        let recorders = lock(&self.shared.recordings).start(
-            recording,
-            file,
-            flow,
-            interfaces,
-            self.seconds(),
-        )?;
-        let answers = self.shared.mailboxes.iter().zip(recorders);
-        let answers = answers.filter_map(|(mailbox, recorder)| {
-            let (reply, receiver) = sync_channel(1);
-            mailbox.post(Order::Record { recorder: recorder?, reply });
-            Some(receiver)
-        });
-        // All are posted before one is awaited.
-        let answers: Vec<Receiver<()>> = answers.collect();
+        let answers: Vec<Receiver<()>> = {
+            // Posted under the lock: no client ends it before that.
+            let mut recordings = lock(&self.shared.recordings);
+            let recorders = recordings.start(recording, file, flow, interfaces, self.seconds())?;
+            let posted = self.shared.mailboxes.iter().zip(recorders);
+            let posted = posted.filter_map(|(mailbox, recorder)| {
+                let (reply, receiver) = sync_channel(1);
+                mailbox.post(Order::Record { recorder: recorder?, reply });
+                Some(receiver)
+            });
+            posted.collect()
+        };
         answers.into_iter().try_for_each(answer)
     }
 

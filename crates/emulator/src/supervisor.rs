@@ -117,7 +117,7 @@ impl Remote {
         for (id, report) in lock(&self.shared.recordings).incomplete() {
             let now_lacks = (report.dropped_records, report.state);
             let is_new = last.recordings.insert(id, now_lacks) != Some(now_lacks);
-            let object = report.recording.path.display().to_string();
+            let object = report.recording.path.clone();
             alarms.set(AlarmKind::RecordingIncomplete, &object, is_new, now, || {
                 format!("{} {object}: {}", report.recording.kind.name(), report.lack())
             });

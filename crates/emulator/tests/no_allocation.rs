@@ -56,7 +56,7 @@ fn warm_and_count(laws: &str) {
     let recording = |(kind, name)| {
         let path = dir.path().join(name);
         let file = std::fs::File::create(&path).unwrap();
-        (Recording::new(kind, path), file)
+        (Recording::new(kind, &path), file)
     };
     let recordings = [(RecordingKind::Capture, "capture"), (RecordingKind::Log, "log")];
     let config = EmulatorConfig {

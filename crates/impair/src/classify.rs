@@ -25,6 +25,8 @@ use weir_model::impairment::Filter;
 
 /// No flow's filter matches.
 pub(crate) const OTHER: u32 = u32::MAX;
+/// The packet was not classified yet.
+pub(crate) const UNCLASSIFIED: u32 = u32::MAX - 2;
 
 /// Maximum memory for the tables of one direction: enough for about 30 000 flows that differ in one port
 /// each.

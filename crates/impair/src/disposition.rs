@@ -1,6 +1,6 @@
 //! The engine's input ([`Meta`]) and output ([`Disposition`]) for a packet.
 
-use crate::classify::RareMatch;
+use crate::classify::{RareMatch, UNCLASSIFIED};
 use crate::key::{Key, Layers};
 use crate::role::Role;
 use weir_laws::Direction;
@@ -111,6 +111,9 @@ pub struct Meta {
     pub(crate) too_long: TooLongPacket,
     /// Which of the engine's [`Conditions`](crate::trigger::Conditions) it matches, by bit.
     pub(crate) conditions: u32,
+    /// The filter that it matches, [`OTHER`](crate::classify::OTHER) or [`UNCLASSIFIED`]. Packets are classified once: a fragment
+    /// is classified by those before it.
+    pub(crate) class: u32,
     /// How it is treated.
     pub role: Role,
 }
@@ -133,6 +136,7 @@ impl Meta {
             ip_bytes: 0,
             too_long: TooLongPacket::default(),
             conditions: 0,
+            class: UNCLASSIFIED,
             role,
         }
     }
@@ -182,6 +186,7 @@ impl Meta {
             ip_bytes: length.saturating_sub(MIN_L3 as u32),
             too_long: TooLongPacket::DROPPED,
             conditions: 0,
+            class: UNCLASSIFIED,
             role: Role::Ordinary,
         }
     }

@@ -24,7 +24,7 @@ use weir_model::impairment::{
 use weir_model::plan::Direction as Side;
 use weir_model::units::Dscp;
 
-use crate::classify::{Classifier, OTHER};
+use crate::classify::{Classifier, OTHER, UNCLASSIFIED};
 use crate::counters::{Counters, Exempt};
 use crate::disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_MARKED, FLAG_MODIFIED, FLAG_REORDERED, Fragment,
@@ -236,20 +236,26 @@ impl Engine {
     }
 
     /// Whether a packet belongs to a flow of this hop, and not to Other or to the exempt frames.
-    pub(crate) fn takes(&mut self, meta: &Meta) -> bool {
-        self.class(meta) != OTHER
+    pub(crate) fn takes(&mut self, meta: &mut Meta) -> bool {
+        meta.class = self.class(meta);
+        meta.class != OTHER
     }
 
-    /// The number of the flow that a packet would belong to; `None` for an exempt frame.
-    pub fn flow_of(&mut self, meta: &Meta) -> Option<u32> {
-        match self.class(meta) {
+    /// Classifies a packet that the next [`step`](Self::step) has; returns the number of its flow, `None` for an exempt frame.
+    pub fn classify(&mut self, meta: &mut Meta) -> Option<u32> {
+        meta.class = self.class(meta);
+        match meta.class {
             OTHER => self.exempt_role(meta.role).is_none().then_some(0),
             class => Some(self.numbers[class as usize]),
         }
     }
 
     /// The filter that a packet matches, or [`OTHER`].
+    #[inline]
     fn class(&mut self, meta: &Meta) -> u32 {
+        if meta.class != UNCLASSIFIED {
+            return meta.class;
+        }
         match self.exempt_role(meta.role) {
             None => self.classifier.flow(&meta.key, meta.length, meta.rare, meta.arrived_ns),
             Some(role) => self.classifier.naming(role, &meta.key, meta.length, meta.rare),
@@ -442,13 +448,10 @@ impl Engine {
 
     #[inline]
     fn arrive(&mut self, meta: &Meta, dispositions: &mut Vec<Disposition>) {
-        let class = match self.exempt_role(meta.role) {
-            None => self.classifier.flow(&meta.key, meta.length, meta.rare, meta.arrived_ns),
-            Some(role) => match self.classifier.naming(role, &meta.key, meta.length, meta.rare) {
-                OTHER => return self.pass_exempt(meta, dispositions),
-                class => class,
-            },
-        };
+        let class = self.class(meta);
+        if class == OTHER && self.exempt_role(meta.role).is_some() {
+            return self.pass_exempt(meta, dispositions);
+        }
         let is_control = meta.role == Role::Control;
         let role_flag = if is_control { FLAG_CONTROL } else { 0 };
         let number = if class == OTHER { 0 } else { self.numbers[class as usize] };

@@ -101,7 +101,7 @@ impl Hops {
     }
 
     /// Whether a packet passes the laws of a hop: all packets those of the first, where they are at least counted.
-    pub fn takes(&mut self, place: usize, meta: &Meta) -> bool {
+    pub fn takes(&mut self, place: usize, meta: &mut Meta) -> bool {
         place == 0 || self.engines[place].takes(meta)
     }
 

@@ -327,8 +327,8 @@ impl Emulator {
             return self.free.push(handle);
         }
         let place = self.hops.place_of_turn(turn);
-        let meta = self.hops.engine(place).meta(handle, at, &self.slots[handle as usize].frame);
-        let is_taken = self.hops.takes(place, &meta);
+        let mut meta = self.hops.engine(place).meta(handle, at, &self.slots[handle as usize].frame);
+        let is_taken = self.hops.takes(place, &mut meta);
         self.step(turn, at, is_taken.then_some(meta).as_slice(), far_side, flows);
         if !is_taken {
             self.enter(turn + 1, handle, at, far_side, flows);

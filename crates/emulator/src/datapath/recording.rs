@@ -1,31 +1,27 @@
 //! What captures and logs get of a direction.
 
 use weir_impair::{Disposition, FLAG_EXEMPT, Meta};
-use weir_link::{Handle, Received};
+use weir_link::Handle;
 
 use super::Datapath;
 use crate::recording::{CapturePoint, Passage, Recorders};
 
 impl Datapath {
-    /// Captures received packets, each with its flow in hop 1, which has all of them.
-    pub(super) fn capture_entries(&mut self) {
-        for &Received { handle, ingress_ns, .. } in &self.received {
-            let frame = self.slabs.frame(handle, &mut self.scratch);
-            let engine = self.hops.engine_mut(0);
-            let meta = engine.meta(handle.to_bits(), ingress_ns, frame);
-            let flow = engine.flow_of(&meta);
-            let (point, of) = (CapturePoint::Before, Passage::Emulator);
-            self.recorders.packet(point, of, flow, ingress_ns, frame);
-        }
+    /// Captures packets that enter the emulator, each with its flow in the first hop that it passes.
+    pub(super) fn capture_entries(&mut self, metas: &mut [Meta]) {
+        self.capture_before(Passage::Emulator, self.hops.place_of_turn(0), metas);
     }
 
     /// Captures packets that enter the hop of their flow.
-    pub(super) fn capture_arrivals(&mut self, place: usize, metas: &[Meta]) {
+    pub(super) fn capture_arrivals(&mut self, place: usize, metas: &mut [Meta]) {
+        self.capture_before(Passage::Hop, place, metas);
+    }
+
+    fn capture_before(&mut self, of: Passage, place: usize, metas: &mut [Meta]) {
         for meta in metas {
-            let flow = self.hops.engine_mut(place).flow_of(meta);
+            let flow = self.hops.engine_mut(place).classify(meta);
             let frame = self.slabs.frame(Handle::from_bits(meta.handle), &mut self.scratch);
-            let (point, of) = (CapturePoint::Before, Passage::Hop);
-            self.recorders.packet(point, of, flow, meta.arrived_ns, frame);
+            self.recorders.packet(CapturePoint::Before, of, flow, meta.arrived_ns, frame);
         }
     }
 

@@ -83,7 +83,7 @@ impl CaptureFormatter {
             .iter()
             .map(|[name, description]| CaptureInterface { name, description, snap_bytes })
             .collect();
-        let name = recording.path.display().to_string();
+        let name = recording.path.clone();
         let mut writer =
             CaptureWriter::describing(Vec::new(), name, CaptureFormat::PcapNg, &described)?;
         let header = std::mem::take(writer.output_mut());

@@ -10,7 +10,7 @@ mod recorder;
 mod registry;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -70,8 +70,8 @@ pub enum CapturePoint {
 pub struct Recording {
     /// Capture or log.
     pub kind: RecordingKind,
-    /// The name of its file, for people and for ending it: the file itself is passed open.
-    pub path: PathBuf,
+    /// The name of its file, for people and for ending it: the file itself is passed open. Bytes that are not UTF-8 are replaced.
+    pub path: String,
     /// The flow; absent: all packets, which a capture has as they entered and left the emulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
@@ -94,10 +94,10 @@ pub struct Recording {
 impl Recording {
     /// One of all packets in both directions without a limit.
     #[must_use]
-    pub fn new(kind: RecordingKind, path: PathBuf) -> Self {
+    pub fn new(kind: RecordingKind, path: &Path) -> Self {
         Recording {
             kind,
-            path,
+            path: path.display().to_string(),
             flow: None,
             direction: None,
             point: None,
@@ -148,7 +148,7 @@ pub struct RecordingSelection {
     pub kind: Option<RecordingKind>,
     /// Those of this file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
+    pub path: Option<String>,
     /// Those of this flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
@@ -276,7 +276,16 @@ mod tests {
 
     /// A capture of all packets.
     pub(super) fn capture() -> Recording {
-        Recording::new(RecordingKind::Capture, "x.pcapng".into())
+        Recording::new(RecordingKind::Capture, Path::new("x.pcapng"))
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_name_that_is_not_utf8_is_reported_too() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        let written = serde_json::to_value(Recording::new(RecordingKind::Log, path)).unwrap();
+        assert_eq!(written["path"], "caf\u{fffd}");
     }
 
     #[test]
@@ -288,7 +297,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_and_those_of_the_other_kind_are_refused() {
-        let log = Recording::new(RecordingKind::Log, "x.csv".into());
+        let log = Recording::new(RecordingKind::Log, Path::new("x.csv"));
         let refused = |recording: Recording| match recording.check() {
             Err(EmulatorError::Refusal { what, .. }) => what,
             other => panic!("{other:?}"),

@@ -204,9 +204,10 @@ impl Recorders {
     }
 
     fn note(&mut self) {
-        let captures = |point| self.all.iter().any(|recorder| recorder.captures(point));
+        let running = || self.all.iter().filter(|recorder| recorder.counts.is_running());
+        let captures = |point| running().any(|recorder| recorder.captures(point));
         self.captures = [CapturePoint::Before, CapturePoint::After].map(captures);
-        self.logs = self.all.iter().any(|recorder| matches!(recorder.kind, RecorderKind::Log(_)));
+        self.logs = running().any(|recorder| matches!(recorder.kind, RecorderKind::Log(_)));
     }
 
     /// Whether packets are captured at a point.
@@ -268,11 +269,34 @@ impl Recorders {
     /// Passes the current batches on.
     pub(crate) fn flush(&mut self) {
         self.all.iter_mut().for_each(Recorder::flush);
+        // Those that have ended by themselves cost nothing from now on.
+        self.note();
     }
 
     /// Ends all recordings.
     pub(crate) fn close(&mut self) {
         close(self.all.drain(..));
         self.note();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::RecordingState;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_recording_that_has_ended_by_itself_is_given_nothing() {
+        let (sender, _receiver) = sync_channel(1);
+        let counts = Arc::new(RecordingCounts::default());
+        let mut recorders = Recorders::default();
+        recorders.add(Recorder::log(1, None, sender, &counts));
+        recorders.flush();
+        assert!(recorders.log());
+        counts.end(RecordingState::DiskFull);
+        recorders.flush();
+        assert!(!recorders.log());
+        assert!(recorders.remove(1).is_some());
     }
 }

@@ -1,9 +1,9 @@
 //! The recordings of a running emulator: starting, ending and reporting them.
 
-use std::fs::File;
-use std::io::Seek;
+use std::fs::{File, TryLockError};
+use std::io::{IsTerminal, Seek};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ const MAX_LISTED: usize = 64;
 const FINISH: Duration = Duration::from_secs(5);
 /// A difference between two relations of the clocks above which one was stepped.
 const STEP_NS: u64 = 1_000_000;
+const UNUSED_FILE: &str = "a file to which no other capture, log or packet trace writes";
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 
 /// A recording and its counters.
@@ -58,6 +59,13 @@ fn identity(file: &File) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
+/// Whether writing may wait for a reader: pipes, sockets and terminals.
+fn waits(file: &File) -> bool {
+    let kind = file.metadata().map(|found| found.file_type());
+    let is_stream = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
+    is_stream || file.is_terminal()
+}
+
 impl Recordings {
     /// Starts the thread of a recording, which writes to `file` from its current position; returns its parts in the
     /// directions. `flow` is the number of its flow.
@@ -84,13 +92,12 @@ impl Recordings {
             return Err(refuse("recordings", "one more".into(), &accepted));
         }
         let id_of_file = identity(&file);
-        let given = recording.path.display().to_string();
+        let given = recording.path.clone();
         if id_of_file.is_some() && running.clone().any(|other| other.file == id_of_file) {
-            let accepted = "a file to which no other capture or log writes";
-            return Err(refuse("path", given, accepted));
+            return Err(refuse("path", given, UNUSED_FILE));
         }
         let failed = |operation| {
-            let path = recording.path.clone();
+            let path = recording.path.clone().into();
             move |source| EmulatorError::File { operation, path, source }
         };
         let flags = fcntl_getfl(file.as_fd()).map_err(|e| failed("look at")(e.into()))?;
@@ -100,6 +107,10 @@ impl Recordings {
                 format!("{given}, open for reading"),
                 "a file open for writing",
             ));
+        }
+        // Another emulator, or a packet trace, may write to it. A file system without locks is taken at its word.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(refuse("path", given, UNUSED_FILE));
         }
         // A stream that a shell opened with `>>` keeps its content.
         let is_own = id_of_file.is_some()
@@ -115,9 +126,14 @@ impl Recordings {
         }
         let offset_ns = self.offset_ns;
         let id = self.next;
-        let begin = |file, header: &[u8]| {
-            RecordingFile::begin(file, is_own, header, recording.limit_bytes, counts.clone())
-                .map_err(failed("write"))
+        let waits = waits(&file);
+        // What can't take the header is refused, unless finding out may take any time.
+        let begin = |file, mut header: Vec<u8>| {
+            let mut file = RecordingFile::new(file, is_own, recording.limit_bytes, counts.clone());
+            if !waits {
+                file.append(&std::mem::take(&mut header)).map_err(failed("write"))?;
+            }
+            Ok::<_, EmulatorError>((file, header))
         };
         let (done, is_done) = channel();
         let name = format!("weir-{}", recording.kind.name());
@@ -126,7 +142,7 @@ impl Recordings {
             RecordingKind::Capture => {
                 let (format, header, numbers) =
                     CaptureFormatter::new(&recording, interfaces, &self.names, offset_ns)?;
-                let file = begin(file, &header)?;
+                let (file, head) = begin(file, header)?;
                 let (sender, receiver) = sync_channel(2 * WAITING);
                 let recorder = |direction: Direction| {
                     let numbers = numbers[direction as usize];
@@ -135,18 +151,24 @@ impl Recordings {
                     })
                 };
                 let recorders = BOTH.map(recorder);
-                (recorders, thread.spawn(move || writer::run(format, &receiver, file, &done)))
+                (
+                    recorders,
+                    thread.spawn(move || writer::run(format, &receiver, file, &head, &done)),
+                )
             }
             RecordingKind::Log => {
                 let (format, header) = LogFormatter::new(&self.names, offset_ns);
-                let file = begin(file, &header)?;
+                let (file, head) = begin(file, header)?;
                 let (sender, receiver) = sync_channel(2 * WAITING);
                 let recorder = |direction: Direction| {
                     let covers = recording.covers(direction);
                     covers.then(|| Recorder::log(id, flow, sender.clone(), &counts))
                 };
                 let recorders = BOTH.map(recorder);
-                (recorders, thread.spawn(move || writer::run(format, &receiver, file, &done)))
+                (
+                    recorders,
+                    thread.spawn(move || writer::run(format, &receiver, file, &head, &done)),
+                )
             }
         };
         started.map_err(|source| EmulatorError::System { operation: "start a thread", source })?;

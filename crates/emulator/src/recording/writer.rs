@@ -84,27 +84,54 @@ pub(super) struct RecordingFile {
 }
 
 impl RecordingFile {
-    /// Writes the header. `is_own` if it is a regular file that nothing else writes to, from its start.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub(super) fn begin(
-        mut file: File,
+    /// A file without its header. `is_own` if it is a regular file that nothing else writes to, from its start.
+    pub(super) fn new(
+        file: File,
         is_own: bool,
-        header: &[u8],
         limit_bytes: Option<u64>,
         counts: Arc<RecordingCounts>,
-    ) -> std::io::Result<Self> {
-        file.write_all(header)?;
-        let written = header.len() as u64;
-        counts.bytes.store(written, Ordering::Relaxed);
+    ) -> Self {
         let limit_bytes = limit_bytes.unwrap_or(u64::MAX);
-        Ok(RecordingFile { file: Some(file), is_cut: is_own, limit_bytes, written, counts })
+        RecordingFile { file: Some(file), is_cut: is_own, limit_bytes, written: 0, counts }
+    }
+
+    /// Appends bytes, which may wait for the reader of a pipe, a socket or a terminal.
+    ///
+    /// # Errors
+    /// Those of writing. The recording has ended then.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let written = file.write_all(bytes);
+        match &written {
+            Ok(()) => {
+                self.written += bytes.len() as u64;
+                self.counts.bytes.store(self.written, Ordering::Relaxed);
+            }
+            Err(error) => {
+                if self.is_cut {
+                    // If this fails, the last record is truncated.
+                    let _ = file.set_len(self.written);
+                }
+                let _ = self.counts.reason.set(error.to_string());
+                self.end(match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => RecordingState::DiskFull,
+                    _ => RecordingState::Failed,
+                });
+            }
+        }
+        written
+    }
+
+    fn end(&mut self, state: RecordingState) {
+        self.counts.end(state);
+        self.file = None;
     }
 
     /// Writes records up to the limit.
     fn write(&mut self, pending: &mut Pending, until_ns: u64) {
-        let Some(file) = &mut self.file else { return };
+        if self.file.is_none() {
+            return;
+        }
         let (mut out, mut records, mut is_full) = (Vec::new(), 0, false);
         let room = self.limit_bytes.saturating_sub(self.written);
         pending.take(until_ns, |record| {
@@ -114,40 +141,25 @@ impl RecordingFile {
                 records += 1;
             }
         });
-        let state = match file.write_all(&out) {
-            Ok(()) => {
-                self.written += out.len() as u64;
-                self.counts.records.fetch_add(records, Ordering::Relaxed);
-                self.counts.bytes.store(self.written, Ordering::Relaxed);
-                if !is_full {
-                    return;
-                }
-                RecordingState::LimitReached
+        if self.append(&out).is_ok() {
+            self.counts.records.fetch_add(records, Ordering::Relaxed);
+            if is_full {
+                self.end(RecordingState::LimitReached);
             }
-            Err(error) => {
-                if self.is_cut {
-                    // If this fails, the last record is truncated.
-                    let _ = file.set_len(self.written);
-                }
-                let _ = self.counts.reason.set(error.to_string());
-                match error.kind() {
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => RecordingState::DiskFull,
-                    _ => RecordingState::Failed,
-                }
-            }
-        };
-        self.counts.end(state);
-        self.file = None;
+        }
     }
 }
 
-/// Writes what arrives until all senders are gone.
+/// Writes `head`, and then what arrives until all senders are gone.
 pub(super) fn run<F: Format>(
     mut format: F,
     receiver: &Receiver<Filled<F::Batch>>,
     mut file: RecordingFile,
+    head: &[u8],
     done: &Sender<()>,
 ) {
+    // The recording has ended if this fails.
+    let _ = file.append(head);
     let clock = Clock::System;
     let mut pending = Pending::default();
     let mut written_ns = clock.monotonic_ns();
@@ -223,7 +235,9 @@ mod tests {
 
     fn begun(file: File, limit: u64) -> (RecordingFile, Arc<RecordingCounts>) {
         let counts = Arc::new(RecordingCounts::default());
-        (RecordingFile::begin(file, true, b"head", Some(limit), counts.clone()).unwrap(), counts)
+        let mut file = RecordingFile::new(file, true, Some(limit), counts.clone());
+        file.append(b"head").unwrap();
+        (file, counts)
     }
 
     #[test]

@@ -2,9 +2,11 @@
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use weir_emulator::control::{Connection, ControlSocket};
 use weir_emulator::{
     AlarmKind, CapturePoint, Emulator, EmulatorConfig, EmulatorError, MAX_RECORDINGS, Recording,
@@ -110,11 +112,11 @@ impl Running {
     }
 
     fn capture(&self, name: &str) -> Recording {
-        Recording::new(RecordingKind::Capture, self.path(name))
+        Recording::new(RecordingKind::Capture, &self.path(name))
     }
 
     fn log(&self, name: &str) -> Recording {
-        Recording::new(RecordingKind::Log, self.path(name))
+        Recording::new(RecordingKind::Log, &self.path(name))
     }
 
     fn of_flow(&self, recording: Recording, flow: &str) -> Recording {
@@ -379,7 +381,10 @@ fn recordings_start_and_end_while_packets_pass() {
     assert_eq!(states, [RecordingState::Ended, RecordingState::Running, RecordingState::Running]);
     assert_eq!(running.end(&two)[0].records, 3);
     let path = running.path("one");
-    let by_path = RecordingSelection { path: Some(path), ..RecordingSelection::default() };
+    let by_path = RecordingSelection {
+        path: Some(path.display().to_string()),
+        ..RecordingSelection::default()
+    };
     assert_eq!(running.end(&by_path).len(), 1);
     assert_eq!(numbers("one"), [2, 2]);
 }
@@ -388,7 +393,7 @@ fn recordings_start_and_end_while_packets_pass() {
 fn those_of_the_start_have_the_first_packet_and_end_with_the_emulator() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("capture");
-    let recording = Recording::new(RecordingKind::Capture, path.clone());
+    let recording = Recording::new(RecordingKind::Capture, &path);
     let running = start_with(vec![(recording, File::create(&path).unwrap())]);
     running.put(&[datagram(2, 1)]);
     let report = running.emulator.finish("test").report;
@@ -480,12 +485,97 @@ fn what_can_not_be_recorded_is_refused() {
         running.record(running.capture(&number.to_string()));
     }
     assert_eq!(running.refused(capture(), file()), "recordings");
-    running.end(&RecordingSelection { path: Some(running.path("3")), ..Default::default() });
+    running.end(&RecordingSelection {
+        path: Some(running.path("3").display().to_string()),
+        ..Default::default()
+    });
     // One of the others writes to this file.
     let open = |name: &str| File::options().write(true).open(running.path(name)).unwrap();
     assert_eq!(running.refused(capture(), open("4")), "path");
     running.emulator.remote().record(capture(), open("3")).unwrap();
     assert_eq!(running.end_all().len(), MAX_RECORDINGS);
+}
+
+#[test]
+fn a_file_in_use_by_another_program_is_refused_and_kept() {
+    let running = start();
+    let path = running.path("held");
+    std::fs::write(&path, "text").unwrap();
+    let open = || File::options().write(true).open(&path).unwrap();
+    let held = open();
+    held.try_lock().unwrap();
+    assert_eq!(running.refused(running.capture("held"), open()), "path");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+    drop(held);
+    running.emulator.remote().record(running.capture("held"), open()).unwrap();
+}
+
+#[test]
+fn a_pipe_that_takes_nothing_holds_up_neither_commands_nor_the_end() {
+    let running = start();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let flags = fcntl_getfl(&writer).unwrap();
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
+    while writer.write(&[0; 4096]).is_ok() {}
+    fcntl_setfl(&writer, flags).unwrap();
+    let file = File::from(std::os::fd::OwnedFd::from(writer));
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        running.emulator.remote().record(running.capture("-"), file).unwrap();
+        running.put(&[datagram(1, 1)]);
+        assert_eq!(running.reports()[0].bytes, 0);
+        assert!(running.emulator.finish("test").error.is_none());
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(LIMIT).expect("it hangs");
+    drop(reader);
+}
+
+#[test]
+fn a_capture_changes_no_verdict() {
+    const LAWS: &str = r#"
+        schema = "weir.impair/1"
+        seed = 7
+        [[flow]]
+        name = "some"
+        filter = { packet_share = "37%" }
+        a_to_b = "loss 50%"
+        [[flow]]
+        name = "port"
+        filter = { destination_port = 5 }
+        a_to_b = "loss 100%"
+    "#;
+    // A fragment arrives before the first one of its datagram, whose port it lacks.
+    let fragment = |number: u8, offset: u8| {
+        let mut frame = datagram(if offset == 0 { 5 } else { 0 }, number);
+        frame[18..20].copy_from_slice(&[1, number]);
+        frame[20..22].copy_from_slice(&[if offset == 0 { 0x20 } else { 0 }, offset]);
+        frame
+    };
+    let frames: Vec<_> = (0..200)
+        .flat_map(|n| [datagram(1, n), fragment(n, 3), fragment(n, 0), fragment(n, 6)])
+        .collect();
+    let run = |captures: bool| {
+        let (link_a, a) = memory::link("A", 10_000).unwrap();
+        let (link_b, b) = memory::link("B", 10_000).unwrap();
+        let config = EmulatorConfig::new("eth0", "eth1", Impairment::parse(LAWS).unwrap());
+        let emulator = Emulator::between([link_a, link_b], config).unwrap();
+        if captures {
+            let file = tempfile::tempfile().unwrap();
+            let capture = Recording::new(RecordingKind::Capture, Path::new("x"));
+            emulator.remote().record(capture, file).unwrap();
+        }
+        let now = Clock::System.monotonic_ns();
+        frames.iter().for_each(|frame| a.put(now, frame));
+        until("they have passed", || {
+            emulator.report().unwrap().directions[0].received_packets == frames.len() as u64
+        });
+        assert!(emulator.finish("test").error.is_none());
+        std::iter::from_fn(|| b.take()).collect::<Vec<_>>()
+    };
+    let without = run(false);
+    assert!((200..700).contains(&without.len()), "{}", without.len());
+    assert!(run(true) == without);
 }
 
 #[test]

@@ -3662,7 +3662,7 @@ export interface components {
              * @description Size of the file at which it ends; absent: limited by the disk.
              */
             limit_bytes?: number | null;
-            /** @description The name of its file, for people and for ending it: the file itself is passed open. */
+            /** @description The name of its file, for people and for ending it: the file itself is passed open. Bytes that are not UTF-8 are replaced. */
             path: string;
             /** @description Of a capture, where; absent: before and after. */
             point?: components["schemas"]["CapturePoint"] | null;

@@ -130,7 +130,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
         let opened = OpenedFile::open(kind, path)?;
         let name = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let file = opened.file().map_err(CliError::io("open", path))?;
-        recordings.push((Recording::new(kind, name), file));
+        recordings.push((Recording::new(kind, &name), file));
         opened_files.push(opened);
     }
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };

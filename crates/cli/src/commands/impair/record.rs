@@ -137,7 +137,7 @@ impl PacketArgs {
             flow: self.flow.clone(),
             direction,
             limit_bytes: self.limit.map(|limit| limit.0),
-            ..Recording::new(kind, named(file))
+            ..Recording::new(kind, &named(file))
         }
     }
 }
@@ -222,7 +222,7 @@ fn start(recording: Recording, file: &Path, socket: &SocketArgs) -> Result<i32, 
 }
 
 fn end(kind: RecordingKind, which: &WhichArgs, socket: &SocketArgs) -> Result<i32, CliError> {
-    let path = which.file.as_deref().map(named);
+    let path = which.file.as_deref().map(|file| named(file).display().to_string());
     let selection = RecordingSelection { kind: Some(kind), path, flow: which.flow.clone() };
     let mut request = json!(selection);
     request["verb"] = "end_recordings".into();
@@ -230,7 +230,7 @@ fn end(kind: RecordingKind, which: &WhichArgs, socket: &SocketArgs) -> Result<i3
     let ended: Vec<RecordingReport> = understood(&answer["recordings"])?;
     if ended.is_empty() {
         let flow = which.flow.as_ref().map(|flow| format!(" of {flow}")).unwrap_or_default();
-        let file = selection.path.map(|path| format!(" with the file {}", path.display()));
+        let file = selection.path.map(|path| format!(" with the file {path}"));
         let file = file.unwrap_or_default();
         return print(&format!("no {} ended: none{flow}{file} is running\n", kind.name()));
     }

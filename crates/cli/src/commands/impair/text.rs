@@ -93,7 +93,7 @@ pub(super) fn recording(report: &RecordingReport) -> String {
     let ended = if report.state == RecordingState::Running { "" } else { ", ended" };
     let lack = report.lack();
     let lack = if lack.is_empty() { lack } else { format!(", {lack}") };
-    let (kind, path) = (kind.name(), path.display());
+    let kind = kind.name();
     format!("{kind} {path} ({of}{way}{point}){ended}: {count}, {size}{lack}\n")
 }
 
