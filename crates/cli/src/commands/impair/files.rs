@@ -43,11 +43,10 @@ impl OutputFiles<'_> {
     /// As [`packet_trace_is_file`] and [`apart`].
     pub(super) fn check(self, laws: &LawArgs) -> Result<(), CliError> {
         self.packet_trace.map_or(Ok(()), packet_trace_is_file)?;
-        let written = |flag| move |path| NamedFile { flag, path, is_written: true };
-        let recordings: Vec<_> = self.capture.map(written("--capture")).into_iter().collect();
-        let recordings =
-            [recordings, self.log.map(written("--log")).into_iter().collect()].concat();
-        if let Some(stream) = recordings.iter().find(|file| file.path.as_os_str() == "-") {
+        let written = |flag, path| NamedFile { flag, path, is_written: true };
+        let recordings = [("--capture", self.capture), ("--log", self.log)].into_iter();
+        let recordings = recordings.filter_map(|(flag, path)| Some(written(flag, path?)));
+        if let Some(stream) = recordings.clone().find(|file| file.path.as_os_str() == "-") {
             let accepted = "a file: standard output has the report";
             return Err(CliError::flag(stream.flag, "-", accepted));
         }
@@ -56,7 +55,7 @@ impl OutputFiles<'_> {
         let config = config.map(|path| NamedFile { flag: "--config", path, is_written: false });
         let mut files: Vec<_> = config.into_iter().collect();
         if let Some((file, configurations)) = &traces {
-            files.extend([*file, written("--packet-trace")(configurations)]);
+            files.extend([*file, written("--packet-trace", configurations)]);
         }
         files.extend(recordings);
         apart(&files)

@@ -72,27 +72,26 @@ fn table(before: &Report, now: &Report, style: &Style) -> String {
     let rate = |bytes: u64| Units::ADAPTIVE.rate(8.0 * bytes as f64 / seconds);
     for flow in &now.impairment.flows {
         let then = earlier.get(&key(flow)).copied().unwrap_or_default();
-        let since =
-            |count: fn(&Counters) -> u64| count(&flow.counters).saturating_sub(count(&then));
-        let packets = since(|c| c.received_packets);
-        if packets == 0 && since(|c| c.sent_packets) == 0 {
+        let since = flow.counters.since(&then);
+        let packets = since.received_packets;
+        if packets == 0 && since.sent_packets == 0 {
             continue;
         }
-        let ratio = |count| match packets {
+        let ratio = |count: u64| match packets {
             0 => "-".to_owned(),
-            _ => percent(since(count) as f64 / packets as f64),
+            _ => percent(count as f64 / packets as f64),
         };
         table.row([
             in_hop(&flow.name, flow.hop, hops),
             way(flow.direction).to_owned(),
             significant(packets as f64 / seconds),
-            rate(since(|c| c.received_bytes)),
-            rate(since(|c| c.sent_bytes)),
-            ratio(|c| c.lost_packets),
-            ratio(|c| c.queue_dropped_packets),
-            ratio(|c| c.duplicated_packets),
-            ratio(|c| c.reordered_packets),
-            since(|c| c.unplanned_dropped_packets).to_string(),
+            rate(since.received_bytes),
+            rate(since.sent_bytes),
+            ratio(since.lost_packets),
+            ratio(since.queue_dropped_packets),
+            ratio(since.duplicated_packets),
+            ratio(since.reordered_packets),
+            since.unplanned_dropped_packets.to_string(),
         ]);
     }
     let mut out =
