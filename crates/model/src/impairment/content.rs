@@ -275,6 +275,10 @@ impl Slot for Content {
     const TERM: &'static str = "corrupt";
     const OTHER_NAMES: &'static [&'static str] = &["corruption", "ber"];
 
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn form() -> &'static str {
         "corrupt P% [repair|leave|checksum] [flip N|random N|swap N|set HEX[/MASK]|ber RATIO] [at l2|l3|l4|payload[+OFFSET][:LENGTH]] [bleach-ecn P%], or corrupt bleach-ecn P%"
     }

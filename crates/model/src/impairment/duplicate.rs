@@ -82,6 +82,10 @@ impl Slot for Duplicate {
     const TERM: &'static str = "duplicate";
     const OTHER_NAMES: &'static [&'static str] = &["dup", "duplication"];
 
+    fn is_stateless(&self) -> bool {
+        self.every_nth.is_none() && self.correlation_percentage.is_none() && self.delay.is_none()
+    }
+
     fn form() -> &'static str {
         concat!(
             "duplicate ",

@@ -94,6 +94,12 @@ macro_rules! stages {
                 $(self.$slot.is_none())&&*
             }
 
+            /// Whether each packet is judged on its own, whatever the packets before it.
+            #[must_use]
+            pub fn is_stateless(&self) -> bool {
+                self.trigger.is_none() && $(self.$slot.as_ref().is_none_or(Slot::is_stateless))&&*
+            }
+
             /// These laws, with empty slots filled from `base`.
             #[must_use]
             pub fn over(&self, base: &Laws) -> Laws {

@@ -53,6 +53,10 @@ impl Slot for Mtu {
     const TERM: &'static str = "mtu";
     const OTHER_NAMES: &'static [&'static str] = &["pmtu", "mss"];
 
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn form() -> &'static str {
         "mtu N [drop|icmp|fragment], such as mtu 1400 icmp (bytes of an IP packet)"
     }

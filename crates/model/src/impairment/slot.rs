@@ -12,6 +12,12 @@ pub(super) trait Slot: Sized {
     /// Whether flows of an aggregate can share it.
     const IS_SHARED: bool = false;
 
+    /// Whether each packet is judged on its own: what happens to it depends neither on the packets before it nor on when the
+    /// first one arrived. Then several threads can share the packets of a flow.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
     /// The accepted one-line form.
     fn form() -> &'static str;
 

@@ -344,3 +344,40 @@ fn the_default_queue() {
     assert_eq!(limit("rate 100M"), QueueLimit::Bytes(ByteSize(3_125_000)));
     assert_eq!(limit("rate 20k"), QueueLimit::Bytes(ByteSize(16 * 1518)));
 }
+
+#[test]
+fn laws_are_stateless_if_each_packet_is_judged_on_its_own() {
+    let is_stateless = |text: &str| text.parse::<Laws>().unwrap().is_stateless();
+    for text in [
+        "none",
+        "delay 40ms",
+        "delay 1ms..5ms",
+        "delay 40ms ±5ms allow",
+        "loss 1%",
+        "loss ber 1e-6",
+        "duplicate 1%",
+        "corrupt 1%",
+        "mtu 1400 icmp",
+        "loss 1%, delay 40ms, corrupt 1%",
+    ] {
+        assert!(is_stateless(text), "{text}");
+    }
+    for text in [
+        "rate 10M",
+        "police 10M burst 32K",
+        "reorder 1%",
+        "batch every 1ms",
+        "loss every 3",
+        "loss 1% run 4",
+        "duplicate every 3",
+        "duplicate 1% 20%",
+        "duplicate 1% after 5ms",
+        "delay 40ms ±5ms smooth half-life 1s",
+        "delay 40ms ±5ms max",
+        "delay 40ms ±5ms correlation 20%",
+        "delay sine(min=1ms, max=5ms, cycle=1s)",
+        "loss 1%, trigger command",
+    ] {
+        assert!(!is_stateless(text), "{text}");
+    }
+}

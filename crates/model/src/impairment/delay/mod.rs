@@ -262,6 +262,16 @@ impl Slot for Delay {
     const OTHER_NAMES: &'static [&'static str] = &["latency", "jitter"];
     const IS_SHARED: bool = true;
 
+    fn is_stateless(&self) -> bool {
+        // The other orders depend on the packet before.
+        let is_ordered_alone = matches!(self.order, OrderPolicy::Allow | OrderPolicy::FifoRelease);
+        let is_correlated = self.correlation_percentage.is_some() || self.half_life.is_some();
+        self.is_constant()
+            || is_ordered_alone
+                && !is_correlated
+                && self.rule().is_none_or(|rule| rule.draws() != Drawing::Nothing)
+    }
+
     fn check(&self, at: &str) -> Result<(), ModelError> {
         let stated = self.stated();
         let [(name, law)] = stated[..] else {

@@ -66,7 +66,11 @@ impl Deciding for Bits {
 }
 
 /// The mean depends on the length of the packets.
-impl LossRule for BitError {}
+impl LossRule for BitError {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,10 @@ trait LossRule {
     fn mean(&self) -> Option<f64> {
         self.moments().map(|moments| moments.mean)
     }
+    /// Whether each packet is lost or not whatever the packets before it.
+    fn is_stateless(&self) -> bool {
+        false
+    }
     /// The number of tables that it draws from.
     fn tables(&self) -> usize {
         0
@@ -105,6 +109,10 @@ impl Loss {
 impl Slot for Loss {
     const TERM: &'static str = "loss";
     const OTHER_NAMES: &'static [&'static str] = &["drop"];
+
+    fn is_stateless(&self) -> bool {
+        self.rule().is_none_or(LossRule::is_stateless)
+    }
 
     fn form() -> &'static str {
         &FORM

@@ -49,6 +49,10 @@ impl Running for Chance {
 }
 
 impl LossRule for Percentage {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&self) -> Option<LossProcess> {
         Some(LossProcess::independent(self.start().probability()))
     }
