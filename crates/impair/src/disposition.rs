@@ -113,7 +113,7 @@ pub struct Meta {
     pub(crate) conditions: u32,
     /// The filter that it matches, [`OTHER`](crate::classify::OTHER) or [`UNCLASSIFIED`]. Packets are classified once: a fragment
     /// is classified by those before it.
-    pub(crate) class: u32,
+    pub class: u32,
     /// How it is treated.
     pub role: Role,
 }

@@ -36,6 +36,7 @@ use crate::pool::Pool;
 use crate::prepared::Names;
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
+use crate::share::Share;
 use crate::stages::{Arrival, Flow, GROUPS, GroupKind, Order, Path, Shared, Step, Steps};
 use crate::timeline::{RunningTimeline, TimelineStatus};
 use crate::trigger::{Conditions, TriggerStatus};
@@ -127,6 +128,7 @@ pub struct FlowStatus<'a> {
 pub struct Engine {
     direction: Direction,
     hop: u8,
+    share: Share,
     philox: Philox,
     classifier: Classifier,
     /// Number of the flow for each filter of the classifier.

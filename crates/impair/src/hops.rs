@@ -13,6 +13,7 @@ use crate::disposition::{Disposition, Meta};
 use crate::engine::{Engine, FlowStatus};
 use crate::error::ImpairError;
 use crate::prepared::{Prepared, Retired};
+use crate::share::Share;
 use crate::timeline::TimelineStatus;
 use crate::trigger::TriggerStatus;
 
@@ -23,6 +24,7 @@ pub struct Hops {
     engines: Vec<Engine>,
     /// Place of each flow, by its number.
     places: Vec<u8>,
+    share: Share,
     memory_bytes: u64,
 }
 
@@ -32,9 +34,21 @@ impl Hops {
     /// # Errors
     /// [`ImpairError`] for an invalid configuration, or two names with one hash.
     pub fn new(config: &Impairment, direction: Direction) -> Result<Self, ImpairError> {
+        Self::for_worker(config, direction, Share::WHOLE)
+    }
+
+    /// The engines of a worker that judges part of the packets.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn for_worker(
+        config: &Impairment,
+        direction: Direction,
+        share: Share,
+    ) -> Result<Self, ImpairError> {
         let prepared = Prepared::new(&Arc::new(config.clone()), direction, 1)?;
-        let engines = vec![Engine::empty(config, direction, 1)];
-        let mut hops = Self { direction, engines, places: vec![], memory_bytes: 0 };
+        let engines = vec![Engine::empty(config, direction, 1, share)];
+        let mut hops = Self { direction, engines, places: vec![], share, memory_bytes: 0 };
         hops.put_into_force(prepared)?;
         Ok(hops)
     }
@@ -66,7 +80,7 @@ impl Hops {
                 self.places[number as usize] = flow.hop() - 1;
             }
         }
-        self.memory_bytes = config.memory_bytes();
+        self.memory_bytes = self.share.of_bytes(config.memory_bytes());
         Ok(Retired(retired))
     }
 

@@ -302,12 +302,13 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(name: &str) -> Self {
+    /// A flow without laws, whose first packet has this index.
+    pub(crate) fn new(name: &str, first_index: u64) -> Self {
         Self {
             name: name.into(),
             hash: flow_hash(name),
-            next_index: 0,
-            next_draw: [0; 2],
+            next_index: first_index,
+            next_draw: [first_index; 2],
             sent_to: 0,
             counters: Counters::default(),
             steps: Steps::default(),

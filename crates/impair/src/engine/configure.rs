@@ -14,21 +14,22 @@ impl Engine {
     /// # Errors
     /// [`ImpairError`] for an invalid configuration, or two names with one hash.
     pub fn new(config: &Impairment, direction: Direction) -> Result<Self, ImpairError> {
-        let mut engine = Self::empty(config, direction, 1);
+        let mut engine = Self::empty(config, direction, 1, Share::WHOLE);
         engine.configure(config)?;
         Ok(engine)
     }
 
     /// An engine without flows.
-    pub(crate) fn empty(config: &Impairment, direction: Direction, hop: u8) -> Self {
+    pub(crate) fn empty(config: &Impairment, direction: Direction, hop: u8, share: Share) -> Self {
         Self {
             direction,
             hop,
+            share,
             philox: Philox::new(config.seed.0),
             classifier: Classifier::none(),
             numbers: vec![],
             names: Names::default(),
-            flows: vec![Flow::new(OTHER_NAME)],
+            flows: vec![Flow::new(OTHER_NAME, share.first_index())],
             active: vec![true],
             paths: vec![Path::new(Shared::default())],
             pool: Pool::new(),
@@ -56,9 +57,10 @@ impl Engine {
 
     /// An engine for another hop with the same numbers of flows, for the next configuration.
     pub(crate) fn for_hop(&self, hop: u8, config: &Impairment) -> Self {
-        let mut engine = Self::empty(config, self.direction, hop);
+        let mut engine = Self::empty(config, self.direction, hop, self.share);
         engine.names = self.names.clone();
-        engine.flows = self.flows.iter().map(|flow| Flow::new(&flow.name)).collect();
+        let first_index = self.share.first_index();
+        engine.flows = self.flows.iter().map(|flow| Flow::new(&flow.name, first_index)).collect();
         engine.active = vec![false; engine.flows.len()];
         engine.clock_ns = self.clock_ns;
         engine
@@ -98,7 +100,7 @@ impl Engine {
         let timeline = std::mem::replace(&mut self.timeline, timeline);
         self.next_ns = self.next_ns.min(self.change_ns());
         self.philox = Philox::new(config.seed.0);
-        self.memory.limit_bytes = config.memory_bytes();
+        self.memory.limit_bytes = self.share.of_bytes(config.memory_bytes());
         self.native_port = config.native_port;
         self.exempts = !config.impair_arp;
         self.tidy_tables();
@@ -153,7 +155,7 @@ impl Engine {
         for config in &config.flows {
             let number = self.names.number(flow_hash(&config.name), &config.name);
             if number as usize == self.flows.len() {
-                self.flows.push(Flow::new(&config.name));
+                self.flows.push(Flow::new(&config.name, self.share.first_index()));
                 active.push(false);
             }
             active[number as usize] = true;
