@@ -66,7 +66,7 @@ pub use link::{
     TransmitStatistics,
 };
 #[cfg(target_os = "linux")]
-pub use open::open;
+pub use open::{open, open_several};
 pub use options::{LinkChoice, LinkOptions};
 #[cfg(target_os = "linux")]
 pub use settings::{DisabledOffloads, UNWANTED, disable_offloads};

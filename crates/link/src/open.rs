@@ -92,6 +92,25 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
 /// # Errors
 /// The interface does not exist, does not carry Ethernet frames or is down; or a system call failed.
 pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Result<Link> {
+    let mut links = open_several(interface, choice, options, 1)?;
+    links.pop().ok_or_else(|| Error::refused("open a link on", interface, "no link was opened"))
+}
+
+/// Opens `count` links on one interface, for as many threads: what arrives is divided among them, so that packets of one
+/// connection arrive at one of them, in order. Otherwise as [`open`].
+///
+/// # Errors
+/// As [`open`]; for AF_XDP also an interface with fewer queues.
+///
+/// # Panics
+/// `count` is 0.
+pub fn open_several(
+    interface: &str,
+    choice: LinkChoice,
+    options: &LinkOptions,
+    count: u32,
+) -> Result<Vec<Link>> {
+    assert!(count > 0, "no link is no link");
     let found = interface::interface(interface)?;
     let refused = |reason: &str| Err(Error::refused("open a link on", interface, reason));
     if found.mac.is_none() || found.loopback {
@@ -102,7 +121,9 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
     }
     let device = Device { name: found.name.clone(), index: found.index };
     let receive_stamps_wanted = match choice {
-        LinkChoice::Mode(Mode::Packet) => return packet::open(&device, found.mtu_bytes, options),
+        LinkChoice::Mode(Mode::Packet) => {
+            return packet::open(&device, found.mtu_bytes, options, count);
+        }
         LinkChoice::Mode(mode) => {
             let tags = tags(interface, found.kind.as_deref())?;
             if let Tags::Beside(feature) = tags {
@@ -110,15 +131,13 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
                     "{feature} is on and AF_XDP would lose VLAN tags: use the packet socket"
                 ));
             }
-            let mut link = xdp::open(&device, found.mtu_bytes, mode, options)?;
+            let mut links = xdp::open(&device, found.mtu_bytes, mode, options, count)?;
             if tags == Tags::AsSent {
-                link.description.notes.push(
-                    "VLAN tags that the other end of the veth passes as metadata are lost: \
-                    disable tx-vlan-hw-insert and tx-vlan-stag-hw-insert there"
-                        .to_owned(),
-                );
+                let note = "VLAN tags that the other end of the veth passes as metadata are lost: \
+                    disable tx-vlan-hw-insert and tx-vlan-stag-hw-insert there";
+                links.iter_mut().for_each(|link| link.description.notes.push(note.to_owned()));
             }
-            return Ok(link);
+            return Ok(links);
         }
         LinkChoice::Auto { receive_stamps } => receive_stamps,
     };
@@ -131,18 +150,23 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
     let permitted = bpf::SocketMap::new(1).err().map(|e| e.to_string());
     let (modes, reason) = preference(facts, permitted);
     let mut failures = Vec::new();
+    let mut opened = None;
     for &mode in modes {
-        match xdp::open(&device, found.mtu_bytes, mode, options) {
-            Ok(mut link) => {
-                link.description.reason = Some(with_failures(&reason, &failures));
-                return Ok(link);
+        match xdp::open(&device, found.mtu_bytes, mode, options, count) {
+            Ok(links) => {
+                opened = Some(links);
+                break;
             }
             Err(error) => failures.push(format!("{mode}: {error}")),
         }
     }
-    let mut link = packet::open(&device, found.mtu_bytes, options)?;
-    link.description.reason = Some(with_failures(&reason, &failures));
-    Ok(link)
+    let mut links = match opened {
+        Some(links) => links,
+        None => packet::open(&device, found.mtu_bytes, options, count)?,
+    };
+    let reason = with_failures(&reason, &failures);
+    links.iter_mut().for_each(|link| link.description.reason = Some(reason.clone()));
+    Ok(links)
 }
 
 fn with_failures(reason: &str, failures: &[String]) -> String {

@@ -8,9 +8,13 @@
 //! interface's ingress (tcx) drops it there, if the kernel permits loading it. It is detached with the
 //! link.
 
+mod group;
 mod receive;
 mod ring;
 mod send;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crate::bpf;
 use crate::error::{Error, Result};
@@ -39,7 +43,7 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
 }
 
 /// Puts the interface into promiscuous mode as long as the socket is open.
-pub(crate) fn be_promiscuous(fd: &std::os::fd::OwnedFd, device: &Device) -> Result<()> {
+pub(crate) fn be_promiscuous(fd: &OwnedFd, device: &Device) -> Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: device.index as i32,
         mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -50,13 +54,67 @@ pub(crate) fn be_promiscuous(fd: &std::os::fd::OwnedFd, device: &Device) -> Resu
         .map_err(|e| Error::system("receive everything on", device.name.clone(), e))
 }
 
-/// Opens a packet link on an interface of the calling thread's network namespace.
-pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Result<Link> {
+/// Opens packet links on an interface of the calling thread's network namespace. Several divide what arrives among them by a
+/// hash of addresses and ports, so that each connection arrives at one of them.
+pub(crate) fn open(
+    device: &Device,
+    mtu_bytes: u32,
+    options: &LinkOptions,
+    count: u32,
+) -> Result<Vec<Link>> {
+    let mut notes = Vec::new();
+    let longest = (mtu_bytes + LINK_HEADER_BYTES).min(Slabs::MAX_FRAME_BYTES as u32);
+    let sockets = (0..count).map(|_| receiving_socket(device, longest, options));
+    let sockets = sockets.collect::<Result<Vec<_>>>()?;
+    let guard = match bpf::drop_at_ingress(device.index) {
+        Ok(guard) => Some(Arc::new(guard)),
+        Err(error) => {
+            notes.push(format!("this host's network stack sees the frames too ({error})"));
+            None
+        }
+    };
+    let bind = |fd: &OwnedFd| {
+        sys::bind(fd, &address(device.index, libc::ETH_P_ALL as u16))
+            .map_err(|source| Error::system("bind a packet socket to", device.name.clone(), source))
+    };
+    match &sockets[..] {
+        [(only, _)] => bind(only)?,
+        all => group::join(all.iter().map(|(fd, _)| fd), device, bind)?,
+    }
+    let link = |(fd, ring): (OwnedFd, Ring)| {
+        let ring_frames = ring.frames();
+        let transmitter = PacketTransmitter::open(device.clone(), mtu_bytes)?;
+        let (device, guard) = (device.clone(), guard.clone());
+        let interface = device.name.clone();
+        let receiver = PacketReceiver::new(fd, ring, device, options.clock.clone(), guard)?;
+        Ok(Link {
+            receiver: Box::new(receiver),
+            transmitter: Box::new(transmitter),
+            description: Description {
+                interface,
+                mode: Mode::Packet,
+                reason: None,
+                stamps: StampSource::Kernel,
+                queues: 1,
+                ring_frames,
+                max_frame_bytes: longest,
+                notes: notes.clone(),
+            },
+        })
+    };
+    sockets.into_iter().map(link).collect()
+}
+
+/// A socket with a ring to receive with, not bound to the interface yet.
+fn receiving_socket(
+    device: &Device,
+    longest: u32,
+    options: &LinkOptions,
+) -> Result<(OwnedFd, Ring)> {
     let failed = |operation| {
         let name = device.name.clone();
         move |source| Error::system(operation, name, source)
     };
-    let mut notes = Vec::new();
     // Protocol 0: nothing arrives before the ring exists and the socket is bound.
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let fd = sys::socket(libc::AF_PACKET, kind, 0).map_err(failed("open a packet socket on"))?;
@@ -71,33 +129,7 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
     set(libc::PACKET_COPY_THRESH, 1, "enable long frames on")?;
     sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);
     let frames = options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES);
-    let longest = (mtu_bytes + LINK_HEADER_BYTES).min(Slabs::MAX_FRAME_BYTES as u32);
     let ring = Ring::new(&fd, frames, longest).map_err(failed("create a receive ring for"))?;
-    let ring_frames = ring.frames();
     be_promiscuous(&fd, device)?;
-    let guard = match bpf::drop_at_ingress(device.index) {
-        Ok(guard) => Some(guard),
-        Err(error) => {
-            notes.push(format!("this host's network stack sees the frames too ({error})"));
-            None
-        }
-    };
-    sys::bind(&fd, &address(device.index, libc::ETH_P_ALL as u16))
-        .map_err(failed("bind a packet socket to"))?;
-    let transmitter = PacketTransmitter::open(device.clone(), mtu_bytes)?;
-    let receiver = PacketReceiver::new(fd, ring, device.clone(), options.clock.clone(), guard)?;
-    Ok(Link {
-        receiver: Box::new(receiver),
-        transmitter: Box::new(transmitter),
-        description: Description {
-            interface: device.name.clone(),
-            mode: Mode::Packet,
-            reason: None,
-            stamps: StampSource::Kernel,
-            queues: 1,
-            ring_frames,
-            max_frame_bytes: longest,
-            notes,
-        },
-    })
+    Ok((fd, ring))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use weir_net::clock::Clock;
 
@@ -31,7 +32,7 @@ pub(super) struct PacketReceiver {
     /// Whether super-packets are kept whole.
     keeps_trains: bool,
     /// Keeps the frames from this host's own stack.
-    _guard: Option<Attachment>,
+    _guard: Option<Arc<Attachment>>,
 }
 
 /// A frame's metadata.
@@ -48,7 +49,7 @@ impl PacketReceiver {
         ring: Ring,
         device: Device,
         clock: Clock,
-        guard: Option<Attachment>,
+        guard: Option<Arc<Attachment>>,
     ) -> Result<Self> {
         Ok(PacketReceiver {
             fd,

@@ -2,8 +2,8 @@
 //! stack) and memory shared with this process, bypassing the rest of the stack.
 //!
 //! Each receive queue has a socket with its own memory. A program on the interface redirects each frame to
-//! the socket of its queue. A separate socket on queue 0 sends, with that queue's memory: polling a socket
-//! that can send also drives its sending, which would hide dropped frames.
+//! the socket of its queue. A separate socket on the first queue of a link sends, with that queue's memory: polling a
+//! socket that can send also drives its sending, which would hide dropped frames.
 
 mod receive;
 mod ring;
@@ -62,13 +62,14 @@ fn binding(mode: Mode) -> Option<(u16, bool)> {
     }
 }
 
-/// Opens an AF_XDP link on an interface of the calling thread's network namespace.
+/// Opens AF_XDP links on an interface of the calling thread's network namespace. Several divide its queues among them.
 pub(crate) fn open(
     device: &Device,
     mtu_bytes: u32,
     mode: Mode,
     options: &LinkOptions,
-) -> Result<Link> {
+    links: u32,
+) -> Result<Vec<Link>> {
     let refused = |reason: String| Error::refused("open AF_XDP on", device.name.clone(), reason);
     let Some((flags, in_driver)) = binding(mode) else {
         return Err(refused(format!("{mode} is not a mode of AF_XDP")));
@@ -93,7 +94,7 @@ pub(crate) fn open(
 
     let mut queues = Vec::new();
     for queue in 0..=MAX_QUEUES {
-        match Queue::open(device, queue, chunk_bytes, ring_frames, flags) {
+        match Queue::open(device, queue, queue < links, chunk_bytes, ring_frames, flags) {
             // Frames of a queue without a socket would be lost and not counted.
             Ok(_) if queue == MAX_QUEUES => {
                 return Err(refused(format!("it has more than {MAX_QUEUES} queues")));
@@ -110,8 +111,18 @@ pub(crate) fn open(
             }
         }
     }
-    let transmitter_parts = queues.first_mut().and_then(Queue::take_transmit_parts);
-    let Some(parts) = transmitter_parts else { return Err(refused("it has no queue".into())) };
+    let count = queues.len() as u32;
+    if count < links {
+        return Err(refused(format!(
+            "it has {}, and {links} threads need one each",
+            match count {
+                1 => "1 queue".to_owned(),
+                _ => format!("{count} queues"),
+            }
+        )));
+    }
+    let parts: Vec<TransmitParts> =
+        queues.iter_mut().filter_map(Queue::take_transmit_parts).collect();
 
     let map = SocketMap::new(queues.len() as u32).map_err(failed("create a map of sockets for"))?;
     for (queue, socket) in queues.iter().enumerate() {
@@ -124,15 +135,12 @@ pub(crate) fn open(
         }
         _ => failed("attach an XDP program to")(e),
     })?;
-    let count = queues.len() as u32;
     let shared = Arc::new(Shared {
         device: device.clone(),
         _promiscuous: promiscuous,
         _program: program,
         _map: map,
     });
-    let receiver = XdpReceiver::new(queues, mode != Mode::XdpZeroCopy, shared.clone())?;
-    let transmitter = XdpTransmitter::new(parts, shared, mode == Mode::XdpZeroCopy);
     let mut notes = Vec::new();
     if mode == Mode::XdpZeroCopy {
         notes.push("zero-copy is untested".to_owned());
@@ -143,20 +151,31 @@ pub(crate) fn open(
                 .to_owned(),
         );
     }
-    Ok(Link {
-        receiver: Box::new(receiver),
-        transmitter: Box::new(transmitter),
-        description: Description {
-            interface: device.name.clone(),
-            mode,
-            reason: None,
-            stamps: StampSource::Reading,
-            queues: count,
-            ring_frames,
-            max_frame_bytes: frame_bytes,
-            notes,
-        },
-    })
+    // Queue n to link n modulo their number.
+    let mut parted: Vec<Vec<Queue>> = parts.iter().map(|_| Vec::new()).collect();
+    for (queue, number) in queues.into_iter().zip(0..) {
+        parted[number % parts.len()].push(queue);
+    }
+    let link = |(parts, queues): (TransmitParts, Vec<Queue>)| {
+        let count = queues.len() as u32;
+        let receiver = XdpReceiver::new(queues, mode != Mode::XdpZeroCopy, shared.clone())?;
+        let transmitter = XdpTransmitter::new(parts, shared.clone(), mode == Mode::XdpZeroCopy);
+        Ok(Link {
+            receiver: Box::new(receiver),
+            transmitter: Box::new(transmitter),
+            description: Description {
+                interface: device.name.clone(),
+                mode,
+                reason: None,
+                stamps: StampSource::Reading,
+                queues: count,
+                ring_frames,
+                max_frame_bytes: frame_bytes,
+                notes: notes.clone(),
+            },
+        })
+    };
+    parts.into_iter().zip(parted).map(link).collect()
 }
 
 /// Binds a socket. Retries while the kernel is still removing the previous user of the queue.
@@ -189,7 +208,7 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     sys::get_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, empty)
 }
 
-/// Parts of the first queue that the sending half owns.
+/// Parts of a link's first queue that the sending half owns.
 struct TransmitParts {
     fd: OwnedFd,
     umem: Arc<Umem>,

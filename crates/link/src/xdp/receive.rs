@@ -27,17 +27,16 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Opens and binds the sockets of a queue. The error `EINVAL` means that the queue does not exist.
+    /// Opens and binds the sockets of a queue, which also sends if asked to. The error `EINVAL` means that the queue does not exist.
     pub(super) fn open(
         device: &Device,
         queue: u32,
+        sends: bool,
         chunk_bytes: u32,
         frames: u32,
         flags: u16,
     ) -> io::Result<Self> {
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
-        // Only the first queue sends.
-        let sends = queue == 0;
         let transmit_chunks = if sends { TRANSMIT_FRAMES } else { 0 };
         let umem = Arc::new(Umem::new(chunk_bytes, frames + transmit_chunks)?);
         umem.register(&fd)?;

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::path;
-use path::{Forwarder, Path, RawSocket, path};
+use path::{Forwarder, Path, RawSocket, path, path_with_queues};
 use weir_link::{LinkOptions, Mode, Slabs, memory};
 use weir_net::clock::Clock;
 use weir_net::counters::protocol_counters;
@@ -653,5 +653,67 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
         });
         let error = outcome.expect_err("gone");
         assert!(matches!(error, weir_link::Error::Gone(_)), "{mode}: {error}");
+    }
+}
+
+/// A datagram to this port.
+fn datagram(port: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 46, 0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39]);
+    frame.extend(port.to_be_bytes());
+    frame.extend([0, 26, 0, 0]);
+    frame.resize(60, 0);
+    frame
+}
+
+/// Links of one interface divide what arrives: each frame arrives once, those of a connection at one link.
+#[test]
+fn several_links_divide_what_arrives() {
+    const PORTS: u16 = 64;
+    let test = "several_links_divide_what_arrives";
+    let Some(single) = path(test, 1500) else { return };
+    let error = single.several_links("A", Mode::XdpNative, 2).expect_err("it has one queue");
+    assert!(error.to_string().contains("1 queue,"), "{error}");
+    for mode in [Mode::Packet, Mode::XdpNative] {
+        let Some(path) = path_with_queues(test, 1500, 2) else { return };
+        let mut links = path.several_links("A", mode, 2).expect("links");
+        RawSocket::open(&path.m, "A").send(&datagram(9)).expect("send");
+        let sender = RawSocket::open(&path.a, "ea");
+        for _ in 0..3 {
+            (0..PORTS).for_each(|port| sender.send(&datagram(port)).expect("send"));
+        }
+        let mut slabs = Slabs::new(8 << 20);
+        let mut seen = [(); 2].map(|()| vec![0; usize::from(PORTS)]);
+        let mut received = Vec::new();
+        until(&format!("{mode}: all frames"), || {
+            for (link, seen) in links.iter_mut().zip(&mut seen) {
+                received.clear();
+                link.receiver.recv(&mut slabs, 64, &mut received).expect("recv");
+                for frame in &received {
+                    let bytes = slabs.bytes(frame.handle);
+                    assert_eq!(bytes.len(), 60);
+                    seen[usize::from(u16::from_be_bytes([bytes[36], bytes[37]]))] += 1;
+                    slabs.release(frame.handle);
+                }
+            }
+            seen.iter().flatten().sum::<u32>() >= u32::from(PORTS) * 3
+        });
+        for port in 0..usize::from(PORTS) {
+            // A sender that is moved to another processor may use another queue of a veth.
+            let is_whole = matches!([seen[0][port], seen[1][port]], [3, 0] | [0, 3]);
+            assert!(is_whole || mode != Mode::Packet, "{mode}: {seen:?}");
+            assert_eq!(seen[0][port] + seen[1][port], 3, "{mode}: {seen:?}");
+        }
+        if mode == Mode::Packet {
+            // All of 64 at one of two by chance: 10^-19.
+            assert!(seen.iter().all(|seen| seen.iter().any(|count| *count > 0)), "{seen:?}");
+        }
+        // Each sends by a socket of its own.
+        let frame = slabs.insert(&datagram(7)).expect("room");
+        let at_a = RawSocket::open(&path.a, "ea");
+        for link in &mut links {
+            assert_eq!(link.transmitter.send(&slabs, &[frame]).expect("send"), 1, "{mode}");
+            assert_eq!(at_a.recv().expect("a frame"), datagram(7), "{mode}");
+        }
     }
 }

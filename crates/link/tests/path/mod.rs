@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use weir_link::{
     Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
-    TransmitStatistics, disable_offloads, open,
+    TransmitStatistics, disable_offloads, open, open_several,
 };
 use weir_net::interface::set_offload;
 use weir_net::namespace::{NamespaceOptions, NetNamespace, create, effective_user_id};
@@ -30,6 +30,11 @@ fn ip(arguments: &str) {
 /// Makes the path. `None` if namespaces are unavailable or `ip` is missing; if CI is set, root then fails
 /// instead.
 pub(crate) fn path(test: &str, mtu: u32) -> Option<Path> {
+    path_with_queues(test, mtu, 1)
+}
+
+/// Makes the path, whose cables have this many queues.
+pub(crate) fn path_with_queues(test: &str, mtu: u32, queues: u32) -> Option<Path> {
     if effective_user_id() != 0 {
         eprintln!("SKIPPED {test}: needs root");
         return None;
@@ -52,10 +57,11 @@ pub(crate) fn path(test: &str, mtu: u32) -> Option<Path> {
     let mut take = || parts.pop().expect("three namespaces").namespace;
     let path = Path { b: take(), m: take(), a: take() };
     for (end, inner, outer, number) in [(&path.a, "A", "ea", 1), (&path.b, "B", "eb", 2)] {
+        let counts = format!("numrxqueues {queues} numtxqueues {queues}");
         let middle = format!("/proc/{}/fd/{}", std::process::id(), path.m.net_fd().as_raw_fd());
         end.run_in(|| {
             ip(&format!(
-                "link add {outer} mtu {mtu} type veth peer name {inner} mtu {mtu} netns {middle}"
+                "link add {outer} mtu {mtu} {counts} type veth peer name {inner} mtu {mtu} {counts} netns {middle}"
             ));
             ip(&format!("addr add 198.18.0.{number}/24 dev {outer}"));
             ip(&format!("link set dev {outer} up"));
@@ -129,6 +135,18 @@ impl Path {
         options: &LinkOptions,
     ) -> weir_link::Result<Link> {
         self.m.run_in(|| open(interface, LinkChoice::Mode(mode), options)).expect("enter")
+    }
+
+    /// Several links of this mode on one of m's interfaces.
+    pub(crate) fn several_links(
+        &self,
+        interface: &str,
+        mode: Mode,
+        count: u32,
+    ) -> weir_link::Result<Vec<Link>> {
+        let options = LinkOptions::default();
+        let open = || open_several(interface, LinkChoice::Mode(mode), &options, count);
+        self.m.run_in(open).expect("enter")
     }
 
     /// Runs `ip` in m.
