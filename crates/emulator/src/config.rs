@@ -92,6 +92,8 @@ pub struct EmulatorConfig {
     pub recordings: Vec<(Recording, File)>,
     /// A note on disk of the settings that this emulator changes; its watchdog removes it when they are restored.
     pub restoration: Option<PathBuf>,
+    /// Threads of each direction, 1 to 16. The interfaces divide what arrives among them by a hash of addresses and ports.
+    pub threads: u8,
     /// How the threads are scheduled.
     pub scheduling: Scheduling,
     /// Accept interfaces that would be refused, if they can work.
@@ -119,6 +121,7 @@ impl EmulatorConfig {
             packet_trace_max_bytes: None,
             recordings: Vec::new(),
             restoration: None,
+            threads: 1,
             scheduling: Scheduling::Auto,
             force: false,
             ring_frames: None,

@@ -5,7 +5,8 @@ mod recording;
 use std::sync::Arc;
 
 use weir_impair::{
-    Disposition, FLAG_EXEMPT, FlowStatus, Hops, ImpairError, Meta, Prepared, Retired, Verdict,
+    Disposition, FLAG_EXEMPT, FlowStatus, Hops, ImpairError, Meta, Prepared, Retired, Share,
+    Verdict,
 };
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
@@ -20,6 +21,7 @@ use crate::lateness::{LATE_NS, Timing};
 use crate::packet_trace::TraceWriter;
 use crate::recording::{CapturePoint, Passage, Recorders};
 use crate::report::{LinkReport, PeriodReason, TriggerReport};
+use crate::sharing::{Handed, Owners, Sharing};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken in one go.
@@ -113,6 +115,11 @@ pub(crate) struct Datapath {
     watches: Watches,
     /// Messages to the senders of packets that are too long, to be sent to where these came from.
     messages: Vec<Vec<u8>>,
+    /// Other workers of this direction, if there are any.
+    sharing: Option<Box<Sharing>>,
+    /// Packets that others passed to this one, and those for which there was no memory.
+    accepted: Vec<Meta>,
+    unaccepted: u64,
 }
 
 pub(crate) const fn side(direction: Direction) -> Side {
@@ -128,11 +135,22 @@ impl Datapath {
         direction: Direction,
         packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
-        let hops = Hops::new(config, direction)?;
+        Self::for_worker(config, direction, packet_trace, Share::WHOLE)
+    }
+
+    /// The part of a worker.
+    pub(crate) fn for_worker(
+        config: &Impairment,
+        direction: Direction,
+        packet_trace: Option<TraceWriter>,
+        share: Share,
+    ) -> Result<Self, ImpairError> {
+        let hops = Hops::for_worker(config, direction, share)?;
+        let memory_bytes = share.of_bytes(config.memory_bytes());
         // A slot is at most twice what its frame counts towards the limit (tested), except that of a train, of which only few
         // segments may be left.
-        let of_trains = config.memory_bytes() / 2;
-        let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
+        let of_trains = memory_bytes / 2;
+        let limit = memory_bytes.saturating_mul(2).saturating_add(HEADROOM_BYTES);
         let mut slabs = Slabs::new(limit.saturating_add(of_trains));
         slabs.keep_trains(of_trains);
         slabs.reserve(64, 1 << 12);
@@ -162,12 +180,20 @@ impl Datapath {
             recorders: Recorders::default(),
             watches: Watches::default(),
             messages: Vec::new(),
+            sharing: None,
+            accepted: Vec::new(),
+            unaccepted: 0,
         };
         datapath.make_room();
         for (status, extra) in datapath.hops.flows().zip(&mut datapath.extras) {
             extra.laws_version = status.laws_version;
         }
         Ok(datapath)
+    }
+
+    /// Makes it one of several workers.
+    pub(crate) fn share(&mut self, sharing: Sharing) {
+        self.sharing = Some(Box::new(sharing));
     }
 
     fn make_room(&mut self) {
@@ -180,10 +206,14 @@ impl Datapath {
     pub(crate) fn configure(
         &mut self,
         prepared: Prepared,
+        owners: Owners,
         number: u64,
         now_ns: u64,
     ) -> Result<Retired, ImpairError> {
         let retired = self.hops.put_into_force(prepared)?;
+        if let Some(sharing) = &mut self.sharing {
+            sharing.configure(owners, number);
+        }
         self.hops.arm(now_ns);
         self.make_room();
         self.start_laws(now_ns);
@@ -307,9 +337,65 @@ impl Datapath {
         if self.recorders.capture(CapturePoint::Before) {
             self.capture_entries(&mut metas);
         }
+        if self.sharing.is_some() {
+            self.share_out(&mut metas);
+        }
         let done = self.follow_timeline(now_ns, &mut metas);
         self.step(now_ns, &mut metas[done..]);
         self.metas = metas;
+    }
+
+    /// Takes out the packets that another worker judges, and adds those that others passed to this one.
+    fn share_out(&mut self, metas: &mut Vec<Meta>) {
+        let Some(sharing) = &mut self.sharing else { return };
+        let engine = self.hops.engine_mut(0);
+        let (slabs, scratch) = (&mut self.slabs, &mut self.scratch);
+        metas.retain_mut(|meta| {
+            let Some(other) = engine.classify(meta).and_then(|flow| sharing.other(flow)) else {
+                return true;
+            };
+            let handle = Handle::from_bits(meta.handle);
+            sharing.pass(other, meta, slabs.frame(handle, scratch));
+            slabs.release(handle);
+            false
+        });
+        if !self.accepted.is_empty() {
+            metas.append(&mut self.accepted);
+            metas.sort_by_key(|meta| meta.arrived_ns);
+        }
+    }
+
+    /// Takes packets that other workers passed to this one, to be judged next.
+    pub(crate) fn accept(&mut self, packets: &mut Handed) {
+        let configuration = self.sharing.as_ref().map(|sharing| sharing.configuration());
+        let engine = self.hops.engine(0);
+        packets.drain(|head, frame| match self.slabs.insert(frame) {
+            None => self.unaccepted += 1,
+            Some(handle) => {
+                let mut meta = engine.meta(handle.to_bits(), head.arrived_ns, frame);
+                if configuration == Some(head.configuration) {
+                    meta.class = head.class;
+                }
+                self.accepted.push(meta);
+            }
+        });
+    }
+
+    /// The packets for other workers.
+    pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (usize, &mut Handed)> {
+        self.sharing.iter_mut().flat_map(|sharing| sharing.outgoing())
+    }
+
+    /// Counts packets that another worker had no room for.
+    pub(crate) fn not_passed(&mut self, packets: u64) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.dropped += packets;
+        }
+    }
+
+    /// Packets lost on their way from one worker to another.
+    pub(crate) fn lost_between_workers(&self) -> u64 {
+        self.unaccepted + self.sharing.as_ref().map_or(0, |sharing| sharing.dropped)
     }
 
     /// Passes packets through the laws.

@@ -18,7 +18,8 @@ use crate::datapath::{Datapath, MAX};
 use crate::drops::Drops;
 use crate::error::EmulatorError;
 use crate::recording::Recorder;
-use crate::report::{DirectionReport, LinkReport};
+use crate::report::LinkReport;
+use crate::sharing::{Handed, Inbox, Owners, Receiving};
 use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
@@ -47,6 +48,7 @@ pub(crate) enum Order {
     /// Another configuration, and whether anything in it depends on the arrival time.
     Configure {
         prepared: Prepared,
+        owners: Owners,
         timed: bool,
         number: u64,
         reply: SyncSender<Result<Applied, ImpairError>>,
@@ -88,6 +90,8 @@ pub(crate) struct Mailbox {
     orders: Mutex<Option<VecDeque<Order>>>,
     waiting: AtomicBool,
     abort: AtomicBool,
+    /// Packets that other workers of the direction pass to this one.
+    inbox: Inbox,
     waker: Waker,
 }
 
@@ -101,9 +105,19 @@ impl Mailbox {
         self.waker.wake();
     }
 
-    /// Waiting callers get an error instead of an answer.
-    fn close(&self) {
+    /// Waiting callers get an error instead of an answer. Returns the number of packets that were not taken.
+    fn close(&self) -> u64 {
         *lock(&self.orders) = None;
+        self.inbox.close()
+    }
+
+    /// Passes packets from another worker; returns the number of those for which there was no room.
+    fn hand_over(&self, packets: &mut Handed) -> u64 {
+        let (refused, may_sleep) = self.inbox.put(packets);
+        if may_sleep {
+            self.waker.wake();
+        }
+        refused
     }
 
     /// Ends the direction at its next turn.
@@ -144,13 +158,13 @@ pub(crate) struct DirectionStatus {
 
 /// The result of a direction.
 pub(crate) struct DirectionResult {
-    pub(crate) report: DirectionReport,
+    pub(crate) snapshot: Snapshot,
     pub(crate) error: Option<EmulatorError>,
 }
 
 /// The parts of a direction.
 pub(crate) struct DirectionParts {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) datapath: Datapath,
     pub(crate) config: Arc<Impairment>,
     /// When the emulator started.
@@ -163,6 +177,9 @@ pub(crate) struct DirectionParts {
     pub(crate) status: Arc<DirectionStatus>,
     /// The other direction, once it runs: it sends messages to where packets of this one come from.
     pub(crate) opposite: Arc<OnceLock<Arc<Mailbox>>>,
+    /// All workers of this direction by number, once they run.
+    pub(crate) workers: Arc<OnceLock<Vec<Arc<Mailbox>>>>,
+    pub(crate) receiving: Receiving,
 }
 
 /// A running direction.
@@ -181,6 +198,7 @@ pub(crate) fn spawn(parts: DirectionParts) -> Result<Running, EmulatorError> {
         orders: Mutex::new(Some(VecDeque::new())),
         waiting: AtomicBool::new(false),
         abort: AtomicBool::new(false),
+        inbox: Inbox::new(),
         waker,
     });
     let own = mailbox.clone();
@@ -219,6 +237,8 @@ struct Worker {
     received: ReceiveStatistics,
     /// Monotonic and CPU time at the last tick.
     last_tick: (u64, u64),
+    /// Room for packets from other workers.
+    handed: Handed,
 }
 
 impl Worker {
@@ -240,6 +260,7 @@ impl Worker {
             left_behind: 0,
             received: ReceiveStatistics::default(),
             last_tick: (0, 0),
+            handed: Handed::default(),
         }
     }
 
@@ -257,11 +278,11 @@ impl Worker {
         self.parts.datapath.abandon();
         self.leave_behind();
         self.parts.to.finish();
-        self.mailbox.close();
-        let report = self.snapshot().report();
+        self.left_behind += self.mailbox.close();
+        let snapshot = self.snapshot();
         self.parts.datapath.close_records();
         self.publish(0.0);
-        DirectionResult { report, error: error.map(EmulatorError::from) }
+        DirectionResult { snapshot, error: error.map(EmulatorError::from) }
     }
 
     fn work(&mut self) -> weir_link::Result<()> {
@@ -272,12 +293,14 @@ impl Worker {
             if self.mailbox.abort.load(Ordering::Acquire) {
                 return Ok(());
             }
+            let accepts = self.accept();
             let taken = self.take_in()?;
             let now = self.clock.monotonic_ns();
             let due = self.parts.datapath.next_deadline_ns().is_some_and(|at| at <= now);
-            if taken > 0 || due {
+            if taken > 0 || due || accepts {
                 self.parts.datapath.judge(now);
                 self.post_messages();
+                self.pass_on();
             }
             if self.parts.datapath.waiting() > 0 {
                 let clock = &self.clock;
@@ -289,17 +312,42 @@ impl Worker {
                 self.tick(now);
             }
             if let Some(Draining { until_ns, looks }) = self.draining {
+                if looks == 0 {
+                    self.parts.receiving.end();
+                }
                 let datapath = &self.parts.datapath;
-                let is_empty =
-                    looks == 0 && datapath.held_packets() == 0 && datapath.waiting() == 0;
+                let is_empty = self.parts.receiving.is_over()
+                    && !self.mailbox.inbox.has_some()
+                    && datapath.held_packets() == 0
+                    && datapath.waiting() == 0;
                 if now >= until_ns || is_empty {
                     return Ok(());
                 }
             }
-            if taken == 0 {
+            if taken == 0 && !accepts {
                 self.wait(now);
             }
         }
+    }
+
+    /// Takes packets from other workers, unless too much waits to leave; returns whether there were any.
+    fn accept(&mut self) -> bool {
+        if !self.mailbox.inbox.has_some() || self.parts.datapath.is_full() {
+            return false;
+        }
+        self.mailbox.inbox.take(&mut self.handed);
+        self.parts.datapath.accept(&mut self.handed);
+        true
+    }
+
+    /// Passes packets to the workers that judge them.
+    fn pass_on(&mut self) {
+        let Some(workers) = self.parts.workers.get() else { return };
+        let mut refused = 0;
+        for (worker, packets) in self.parts.datapath.outgoing() {
+            refused += workers[worker].hand_over(packets);
+        }
+        self.parts.datapath.not_passed(refused);
     }
 
     /// Passes messages to senders to the direction that sends to them.
@@ -394,16 +442,17 @@ impl Worker {
         };
         for order in orders {
             match order {
-                Order::Configure { prepared, timed, number, reply } => {
+                Order::Configure { prepared, owners, timed, number, reply } => {
                     let now = self.clock.monotonic_ns();
                     let config = prepared.config().clone();
-                    let done =
-                        self.parts.datapath.configure(prepared, number, now).map(|retired| {
+                    let done = self.parts.datapath.configure(prepared, owners, number, now).map(
+                        |retired| {
                             self.timed = timed;
                             let before = std::mem::replace(&mut self.parts.config, config);
                             self.schedule(0.0);
                             Applied { at_ns: now, _before: (retired, before) }
-                        });
+                        },
+                    );
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
@@ -507,7 +556,8 @@ impl Worker {
         LinkReport {
             kernel_dropped_packets: received.kernel_drops,
             oversized_packets: received.oversized,
-            memory_dropped_packets: received.slab_drops,
+            memory_dropped_packets: received.slab_drops
+                + self.parts.datapath.lost_between_workers(),
             unusable_packets: received.unusable,
             refused_packets: sent.refused,
             driver_dropped_packets: sent.dropped,

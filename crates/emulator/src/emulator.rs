@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use weir_impair::{ImpairError, Names, Prepared};
+use weir_impair::{ImpairError, Names, Prepared, Share};
 use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
 use weir_net::clock::Clock;
@@ -15,8 +15,8 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
-use crate::datapath::Datapath;
-use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Running, spawn};
+use crate::datapath::{Datapath, side};
+use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Mailbox, Running, spawn};
 use crate::error::EmulatorError;
 use crate::expressions::compile_filters;
 use crate::interface_lock::InterfaceLock;
@@ -24,10 +24,11 @@ use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
 use crate::recording::Recordings;
 use crate::refusal::{permit, refusals};
-use crate::remote::{Remote, Shared, lock};
+use crate::remote::{Remote, Shared, directions, lock};
 use crate::report::{AppliedConfiguration, Report};
 use crate::result::EmulatorResult;
 use crate::rights;
+use crate::sharing::{self, MAX_WORKERS, Receiving, Sharing};
 use crate::wanted::Wanted;
 
 pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
@@ -61,6 +62,7 @@ impl Emulator {
     /// then.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         compile_filters(&config.impairment).map_err(ImpairError::Config)?;
+        check_threads(&config)?;
         let Some(local) = config.local.clone() else { return Self::start_here(config) };
         let (mut path, namespace) = LocalPath::create(&local, &config.interfaces, config.force)?;
         let mut emulator = namespace.run_in(|| Self::start_here(config))??;
@@ -87,7 +89,7 @@ impl Emulator {
         }
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
-        let mut open = |name: &String| -> Result<Link, EmulatorError> {
+        let mut open = |name: &String| -> Result<Vec<Link>, EmulatorError> {
             let disabled = weir_link::disable_offloads(name, &mut watchdog)?;
             if !disabled.still_on.is_empty() {
                 notes.push(format!(
@@ -96,7 +98,8 @@ impl Emulator {
                 ));
             }
             let options = LinkOptions { ring_frames: config.ring_frames, ..LinkOptions::default() };
-            let link = |choice| weir_link::open(name, choice, &options);
+            let workers = config.threads.into();
+            let link = |choice| weir_link::open_several(name, choice, &options, workers);
             Ok(match config.link {
                 LinkMode::Auto => link(LinkChoice::Auto { receive_stamps: timed })?,
                 LinkMode::Packet => link(LinkChoice::Mode(Mode::Packet))?,
@@ -105,7 +108,7 @@ impl Emulator {
                     .or_else(|_| link(LinkChoice::Mode(Mode::XdpNative)))?,
             })
         };
-        let links = [open(a)?, open(b)?];
+        let links = open(a)?.into_iter().zip(open(b)?).map(|(a, b)| [a, b]).collect();
         if config.few_capabilities {
             // Before the threads, which inherit the capabilities.
             rights::keep_for_running(config.scheduling)?;
@@ -120,12 +123,27 @@ impl Emulator {
     /// # Errors
     /// As [`Emulator::start`], except for those of interfaces.
     pub fn between(links: [Link; 2], config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        Self::between_several(vec![links], config)
+    }
+
+    /// Starts between several open links at each end, each for a thread of both directions. Packets of one connection have to
+    /// arrive at the same link.
+    ///
+    /// # Errors
+    /// As [`Emulator::between`].
+    pub fn between_several(
+        links: Vec<[Link; 2]>,
+        config: EmulatorConfig,
+    ) -> Result<Self, EmulatorError> {
         compile_filters(&config.impairment).map_err(ImpairError::Config)?;
+        let config =
+            EmulatorConfig { threads: links.len().try_into().unwrap_or(u8::MAX), ..config };
+        check_threads(&config)?;
         Self::assemble(links, config, None, Vec::new())
     }
 
     fn assemble(
-        links: [Link; 2],
+        links: Vec<[Link; 2]>,
         config: EmulatorConfig,
         real: Option<(Watchdog, [u32; 2])>,
         mut notes: Vec<String>,
@@ -142,85 +160,119 @@ impl Emulator {
                 Some(PacketTrace::create(path, files, most, interfaces, &impairment, clock)?)
             }
         };
-        let descriptions = links.each_ref().map(|link| link.description.to_string());
-        let stamped = links.iter().all(|link| link.description.stamps != StampSource::Reading);
+        // Those of an interface are alike.
+        let of_first = |end: usize| match config.threads {
+            1 => links[0][end].description.to_string(),
+            threads => format!("{}; {threads} threads", links[0][end].description),
+        };
+        let descriptions = vec![of_first(0), of_first(1)];
+        let all = || links.iter().flatten();
+        let stamped = all().all(|link| link.description.stamps != StampSource::Reading);
         if !stamped && is_timed(&impairment) {
             notes.push(
                 "this link has no receive stamps: delays count from when a frame was read".into(),
             );
         }
-        let rings = links.each_ref().map(|link| {
-            u64::from(link.description.ring_frames) * u64::from(link.description.queues)
-        });
-        let [mut a, mut b] = links;
-        if [&a, &b].iter().all(|link| link.description.mode.knows_trains()) {
-            a.receiver.keep_trains();
-            b.receiver.keep_trains();
-        }
-        let ways = [
-            (Direction::Forward, a.receiver, b.transmitter),
-            (Direction::Reverse, b.receiver, a.transmitter),
-        ];
-        let statuses = [Arc::new(DirectionStatus::default()), Arc::new(DirectionStatus::default())];
-        let mut datapaths = Vec::new();
-        for (direction, ..) in &ways {
-            let writing =
-                packet_trace.as_ref().map(|packet_trace| packet_trace.writing(*direction, false));
-            datapaths.push(Datapath::new(&impairment, *direction, writing)?);
-        }
+        let keeps_trains = all().all(|link| link.description.mode.knows_trains());
+        let workers = config.threads;
         let mut names = Names::default();
         names.add(&Prepared::new(&impairment, Direction::Forward, 1)?);
-        let mut recordings = Recordings::default();
+        let mut recordings = Recordings::of(workers.into());
         recordings.set_names(names.numbered());
+        let mut recorders = [Vec::new(), Vec::new()];
         for (recording, file) in config.recordings {
-            let recorders = recordings.start(recording, file, None, &config.interfaces, 0.0)?;
-            for (datapath, recorder) in datapaths.iter_mut().zip(recorders) {
-                recorder.into_iter().for_each(|recorder| datapath.recorders().add(recorder));
+            let started = recordings.start(recording, file, None, &config.interfaces, 0.0)?;
+            for (all, more) in recorders.iter_mut().zip(started) {
+                all.push(more.into_iter());
             }
+        }
+        let mut ways = [Vec::new(), Vec::new()];
+        for [mut a, mut b] in links {
+            if keeps_trains {
+                a.receiver.keep_trains();
+                b.receiver.keep_trains();
+            }
+            let ring = |link: &Link| {
+                u64::from(link.description.ring_frames) * u64::from(link.description.queues)
+            };
+            let rings = [ring(&a), ring(&b)];
+            ways[0].push((a.receiver, b.transmitter, rings[0]));
+            ways[1].push((b.receiver, a.transmitter, rings[1]));
         }
         let started_ns = clock.monotonic_ns();
-        let mut running: Vec<Running> = Vec::new();
-        let opposites = [(); 2].map(|()| Arc::new(OnceLock::new()));
-        for (((_, from, to), datapath), name) in ways.into_iter().zip(datapaths).zip(NAMES) {
-            let started = spawn(DirectionParts {
-                name,
-                datapath,
-                config: impairment.clone(),
-                started_ns,
-                from,
-                ring_frames: rings[running.len()],
-                to,
-                scheduling: config.scheduling,
-                status: statuses[running.len()].clone(),
-                opposite: opposites[running.len()].clone(),
-            });
-            match started {
-                Ok(started) => running.push(started),
-                Err(error) => {
-                    for started in running {
-                        started.mailbox.abort();
-                        let _ = started.thread.join();
+        let mut running = [Vec::new(), Vec::new()];
+        let mut statuses = [Vec::new(), Vec::new()];
+        let opposites = [(); 2].map(|()| (0..workers).map(|_| Arc::default()).collect::<Vec<_>>());
+        let of_ways: [Arc<OnceLock<Vec<Arc<Mailbox>>>>; 2] = Default::default();
+        let start = || -> Result<(), EmulatorError> {
+            for (way, links) in ways.into_iter().enumerate() {
+                let direction = [Direction::Forward, Direction::Reverse][way];
+                let owners = sharing::owners(&impairment, side(direction), &names, workers);
+                let mut receiving = Receiving::of(workers).into_iter();
+                for ((from, to, ring_frames), worker) in links.into_iter().zip(0..) {
+                    let writing =
+                        packet_trace.as_ref().map(|trace| trace.writing(direction, false));
+                    let share = Share { worker, workers };
+                    let mut datapath =
+                        Datapath::for_worker(&impairment, direction, writing, share)?;
+                    if workers > 1 {
+                        datapath.share(Sharing::new(worker, workers, owners.clone()));
                     }
-                    return Err(error);
+                    let own = recorders[way].iter_mut().filter_map(Iterator::next);
+                    own.for_each(|recorder| datapath.recorders().add(recorder));
+                    let name = match worker {
+                        0 => NAMES[way].to_owned(),
+                        worker => format!("{}.{worker}", NAMES[way]),
+                    };
+                    let status = Arc::new(DirectionStatus::default());
+                    statuses[way].push(status.clone());
+                    running[way].push(spawn(DirectionParts {
+                        name,
+                        datapath,
+                        config: impairment.clone(),
+                        started_ns,
+                        from,
+                        ring_frames,
+                        to,
+                        scheduling: config.scheduling,
+                        status,
+                        opposite: Arc::clone(&opposites[way][usize::from(worker)]),
+                        workers: of_ways[way].clone(),
+                        receiving: receiving.next().ok_or(EmulatorError::Ended)?,
+                    })?);
                 }
             }
-        }
-        let (Some(second), Some(first)) = (running.pop(), running.pop()) else {
-            return Err(EmulatorError::Ended);
+            Ok(())
         };
+        if let Err(error) = start() {
+            for started in running.into_iter().flatten() {
+                started.mailbox.abort();
+                let _ = started.thread.join();
+            }
+            return Err(error);
+        }
+        let mailboxes = running.each_ref().map(|way: &Vec<Running>| {
+            way.iter().map(|started| started.mailbox.clone()).collect::<Vec<_>>()
+        });
         // They are set here alone.
-        let [of_first, of_second] = opposites;
-        let _ = of_first.set(second.mailbox.clone());
-        let _ = of_second.set(first.mailbox.clone());
+        for (way, others) in opposites.iter().zip([&mailboxes[1], &mailboxes[0]]) {
+            for (opposite, mailbox) in way.iter().zip(others) {
+                let _ = opposite.set(mailbox.clone());
+            }
+        }
+        for (way, own) in of_ways.iter().zip(&mailboxes) {
+            let _ = way.set(own.clone());
+        }
+        let threads = running.into_iter().flatten().map(|started| started.thread).collect();
         let remote = Remote {
             shared: Arc::new(Shared {
                 clock,
                 started_ns,
                 interfaces: config.interfaces,
                 lab: config.lab,
-                links: descriptions.to_vec(),
+                links: descriptions,
                 stamped,
-                mailboxes: [first.mailbox, second.mailbox],
+                mailboxes,
                 statuses,
                 wanted: Mutex::new(Wanted {
                     hops: impairment.hops(),
@@ -247,7 +299,7 @@ impl Emulator {
         };
         let mut emulator = Emulator {
             remote: remote.clone(),
-            threads: vec![first.thread, second.thread],
+            threads,
             supervisor: None,
             packet_trace,
             watchdog,
@@ -291,16 +343,17 @@ impl Emulator {
     pub fn finish(mut self, reason: &str) -> EmulatorResult {
         self.local.iter_mut().for_each(LocalPath::release);
         self.remote.drain();
-        let mut directions = Vec::new();
+        let mut snapshots = Vec::new();
         let mut error = None;
-        for (thread, name) in std::mem::take(&mut self.threads).into_iter().zip(NAMES) {
+        let workers = usize::from(self.remote.workers());
+        for (thread, number) in std::mem::take(&mut self.threads).into_iter().zip(0..) {
             match thread.join() {
                 Ok(ended) => {
                     error = error.or(ended.error);
-                    directions.push(ended.report);
+                    snapshots.push(ended.snapshot);
                 }
                 // A defect is the most important error.
-                Err(_) => error = Some(EmulatorError::Panicked(name)),
+                Err(_) => error = Some(EmulatorError::Panicked(NAMES[number / workers])),
             }
         }
         if let Some(name) = lock(&self.remote.shared.gone).take() {
@@ -313,7 +366,7 @@ impl Emulator {
         }
         self.remote.finish_recordings();
         let reason = error.as_ref().map_or_else(|| reason.to_owned(), EmulatorError::with_causes);
-        let report = self.remote.assemble(directions, Some(reason));
+        let report = self.remote.assemble(directions(snapshots), Some(reason));
         self.end();
         EmulatorResult { report, error }
     }
@@ -335,6 +388,24 @@ impl Emulator {
             watchdog.restore();
         }
     }
+}
+
+/// Checks the number of threads, and that what is asked for works with several.
+///
+/// # Errors
+/// [`EmulatorError::Refusal`].
+fn check_threads(config: &EmulatorConfig) -> Result<(), EmulatorError> {
+    let refuse = |what: &str, given: String, accepted: &str| {
+        Err(EmulatorError::Refusal { what: what.into(), given, accepted: accepted.into() })
+    };
+    let threads = config.threads;
+    if !(1..=MAX_WORKERS).contains(&threads) {
+        return refuse("threads", threads.to_string(), &format!("1 to {MAX_WORKERS}"));
+    }
+    if threads > 1 && config.packet_trace.is_some() {
+        return refuse("threads", threads.to_string(), "1 with a packet trace");
+    }
+    sharing::check(&config.impairment, threads)
 }
 
 impl Drop for Emulator {

@@ -36,6 +36,17 @@ impl Delays {
         self.count += 1;
     }
 
+    /// Adds the packets of another worker.
+    pub(crate) fn merge(&mut self, other: &Delays) {
+        if other.count == 0 {
+            return;
+        }
+        self.min_ns = if self.count == 0 { other.min_ns } else { self.min_ns.min(other.min_ns) };
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns += other.sum_ns;
+        self.count += other.count;
+    }
+
     /// Fills in the realised delays.
     pub(crate) fn realised(&self, into: &mut Realised) {
         if self.count > 0 {
@@ -55,6 +66,12 @@ impl Timing {
         }
         self.delays.record(departed_ns.saturating_sub(arrived_ns));
         self.lateness.record(departed_ns.saturating_sub(asked_ns));
+    }
+
+    /// Adds the packets of another worker.
+    pub(crate) fn merge(&mut self, other: &Timing) {
+        self.lateness.merge(&other.lateness);
+        self.delays.merge(&other.delays);
     }
 
     pub(crate) fn lateness(&self) -> Option<LatenessReport> {

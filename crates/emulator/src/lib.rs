@@ -65,6 +65,7 @@ mod report;
 mod result;
 #[cfg(target_os = "linux")]
 mod rights;
+mod sharing;
 mod snapshot;
 #[cfg(target_os = "linux")]
 mod supervisor;

@@ -27,9 +27,11 @@ use crate::recording::{Recording, RecordingReport, RecordingSelection, Recording
 use crate::report::{
     DirectionReport, DropsReport, FlowReport, FlowTrigger, ImpairmentReport, REPORT_SCHEMA, Report,
 };
+use crate::sharing;
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, PendingConfiguration, Wanted, effective, no_such};
 
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 /// Time for queued packets to leave after the end was requested.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// Timeout of a direction's answer; beyond it, the direction has stalled.
@@ -64,8 +66,8 @@ impl Watch {
     pub fn drops(&self) -> Result<DropsReport, EmulatorError> {
         let found = self.remote.ask(|reply| Order::Drops { id: self.id, reply })?;
         let mut out = DropsReport::default();
-        for ((drops, names), side) in found.iter().zip([Side::Forward, Side::Reverse]) {
-            drops.report(side, names, &mut out);
+        for (side, (drops, names)) in &found {
+            drops.report(*side, names, &mut out);
         }
         Ok(out)
     }
@@ -73,7 +75,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        for mailbox in &self.remote.shared.mailboxes {
+        for mailbox in self.remote.shared.mailboxes.iter().flatten() {
             mailbox.post(Order::Unwatch(self.id));
         }
     }
@@ -87,8 +89,9 @@ pub(crate) struct Shared {
     pub(crate) links: Vec<String>,
     /// Whether arrivals have kernel stamps.
     pub(crate) stamped: bool,
-    pub(crate) mailboxes: [Arc<Mailbox>; 2],
-    pub(crate) statuses: [Arc<DirectionStatus>; 2],
+    /// Of the workers of each direction.
+    pub(crate) mailboxes: [Vec<Arc<Mailbox>>; 2],
+    pub(crate) statuses: [Vec<Arc<DirectionStatus>>; 2],
     pub(crate) wanted: Mutex<Wanted>,
     pub(crate) alarms: Mutex<Alarms>,
     pub(crate) packet_trace: Option<TraceCounters>,
@@ -105,22 +108,26 @@ pub(crate) struct Shared {
 }
 
 impl Remote {
-    /// Sends an order to both directions, and waits for their answers.
+    /// Number of workers of each direction.
+    pub(crate) fn workers(&self) -> u8 {
+        self.shared.mailboxes[0].len() as u8
+    }
+
+    /// Sends an order to all workers of both directions, and waits for their answers.
     pub(crate) fn ask<T>(
         &self,
         order: impl Fn(SyncSender<T>) -> Order,
-    ) -> Result<Vec<T>, EmulatorError> {
-        let asked: Vec<Receiver<T>> = self
-            .shared
-            .mailboxes
-            .iter()
-            .map(|mailbox| {
+    ) -> Result<Vec<(Side, T)>, EmulatorError> {
+        let ways = [Side::Forward, Side::Reverse].into_iter().zip(&self.shared.mailboxes);
+        let all = ways.flat_map(|(side, mailboxes)| mailboxes.iter().map(move |to| (side, to)));
+        let asked: Vec<(Side, Receiver<T>)> = all
+            .map(|(side, mailbox)| {
                 let (sender, receiver) = sync_channel(1);
                 mailbox.post(order(sender));
-                receiver
+                (side, receiver)
             })
             .collect();
-        asked.into_iter().map(answer).collect()
+        asked.into_iter().map(|(side, receiver)| Ok((side, answer(receiver)?))).collect()
     }
 
     /// The report so far.
@@ -129,7 +136,8 @@ impl Remote {
     /// [`EmulatorError::Ended`] when a direction has ended.
     pub fn report(&self) -> Result<Report, EmulatorError> {
         let snapshots = self.ask(Order::Report)?;
-        Ok(self.assemble(snapshots.into_iter().map(Snapshot::report).collect(), None))
+        let snapshots = snapshots.into_iter().map(|(_, snapshot)| snapshot).collect();
+        Ok(self.assemble(directions(snapshots), None))
     }
 
     pub(crate) fn assemble(
@@ -319,6 +327,8 @@ impl Remote {
         if self.has_ended() {
             return Err(EmulatorError::Ended);
         }
+        let workers = self.workers();
+        sharing::check(&effective, workers)?;
         wanted.names.add(&there);
         lock(&self.shared.recordings).set_names(wanted.names.numbered());
         wanted.hops = hops;
@@ -330,12 +340,21 @@ impl Remote {
             packet_trace.configure(number, &wanted.names, &effective);
         }
         let mut pending =
-            PendingConfiguration { number, is_change, answers: [None, None], at_ns: [0; 2] };
-        let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
-        for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {
-            let (reply, receiver) = sync_channel(1);
-            mailbox.post(Order::Configure { prepared, timed, number, reply });
-            *answer = Some(receiver);
+            PendingConfiguration { number, is_change, answers: Vec::new(), at_ns: [0; 2] };
+        for (way, side, first) in [(0, Side::Forward, there), (1, Side::Reverse, back)] {
+            let owners = sharing::owners(&effective, side, &wanted.names, workers);
+            let mut first = Some(first);
+            for mailbox in &self.shared.mailboxes[way] {
+                let prepared = match first.take() {
+                    Some(prepared) => prepared,
+                    // As valid as the first one.
+                    None => Prepared::new(&effective, DIRECTIONS[way], hops)?,
+                };
+                let (reply, receiver) = sync_channel(1);
+                let owners = owners.clone();
+                mailbox.post(Order::Configure { prepared, owners, timed, number, reply });
+                pending.answers.push((way, receiver));
+            }
         }
         if pending.wait(Instant::now() + TIMEOUT)? {
             wanted.in_force(&pending, self.shared.started_ns);
@@ -366,7 +385,7 @@ impl Remote {
     pub(crate) fn reset(&self, flow: Option<&str>) -> Result<(), EmulatorError> {
         let flow = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Reset { flow: flow.clone(), reply })?;
-        match (found.contains(&true), flow) {
+        match (found.iter().any(|(_, found)| *found), flow) {
             (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
             _ => Ok(()),
         }
@@ -385,7 +404,7 @@ impl Remote {
         }
         let name = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Trigger { flow: name.clone(), reply })?;
-        match found.iter().sum() {
+        match found.iter().map(|(_, triggers)| triggers).sum() {
             0 => Err(EmulatorError::Refusal {
                 what: "trigger".into(),
                 given: flow.unwrap_or("all flows").into(),
@@ -431,11 +450,12 @@ impl Remote {
             // Posted under the lock: no client ends it before that.
             let mut recordings = lock(&self.shared.recordings);
             let recorders = recordings.start(recording, file, flow, interfaces, self.seconds())?;
-            let posted = self.shared.mailboxes.iter().zip(recorders);
-            let posted = posted.filter_map(|(mailbox, recorder)| {
+            let ways = self.shared.mailboxes.iter().zip(recorders);
+            let all = ways.flat_map(|(mailboxes, recorders)| mailboxes.iter().zip(recorders));
+            let posted = all.map(|(mailbox, recorder)| {
                 let (reply, receiver) = sync_channel(1);
-                mailbox.post(Order::Record { recorder: recorder?, reply });
-                Some(receiver)
+                mailbox.post(Order::Record { recorder, reply });
+                receiver
             });
             posted.collect()
         };
@@ -459,7 +479,7 @@ impl Remote {
             return Ok(vec![]);
         }
         let removed = self.ask(|reply| Order::EndRecordings { ids: ids.to_vec(), reply })?;
-        close(removed.into_iter().flatten());
+        close(removed.into_iter().flat_map(|(_, recorders)| recorders));
         let ending = lock(&self.shared.recordings).ending(ids);
         finish(ending);
         Ok(lock(&self.shared.recordings).reports(ids))
@@ -494,7 +514,7 @@ impl Remote {
         }
         let flow = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Trace { flow: flow.clone(), on, reply })?;
-        match (found.contains(&true), flow) {
+        match (found.iter().any(|(_, found)| *found), flow) {
             (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
             _ => Ok(()),
         }
@@ -538,14 +558,14 @@ impl Remote {
     /// Stops receiving; the directions end when all queued packets have left, after 2 s at the latest.
     pub(crate) fn drain(&self) {
         let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
-        for mailbox in &self.shared.mailboxes {
+        for mailbox in self.shared.mailboxes.iter().flatten() {
             mailbox.post(Order::Drain { until_ns });
         }
     }
 
     /// Ends the directions immediately; queued packets are lost, and counted.
     pub fn abort(&self) {
-        for mailbox in &self.shared.mailboxes {
+        for mailbox in self.shared.mailboxes.iter().flatten() {
             mailbox.abort();
         }
     }
@@ -553,14 +573,27 @@ impl Remote {
     /// Whether a direction has ended: by request, because its link did, or by a panic.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.shared.statuses.iter().any(|status| status.ended.load(Ordering::Acquire))
+        self.shared.statuses.iter().flatten().any(|status| status.ended.load(Ordering::Acquire))
     }
 
-    /// Whether each direction's thread is under SCHED_FIFO now.
+    /// Whether each direction's threads are under SCHED_FIFO now.
     #[must_use]
     pub(crate) fn is_real_time(&self) -> [bool; 2] {
-        self.shared.statuses.each_ref().map(|status| status.fifo.load(Ordering::Relaxed))
+        let is_fifo = |status: &Arc<DirectionStatus>| status.fifo.load(Ordering::Relaxed);
+        self.shared.statuses.each_ref().map(|workers| workers.iter().all(is_fifo))
     }
+}
+
+/// The reports of the directions, of the snapshots of all workers.
+pub(crate) fn directions(snapshots: Vec<Snapshot>) -> Vec<DirectionReport> {
+    let mut ways: Vec<Snapshot> = Vec::with_capacity(2);
+    for snapshot in snapshots {
+        match ways.pop_if(|before| before.direction == snapshot.direction) {
+            Some(before) => ways.push(before.merge(snapshot)),
+            None => ways.push(snapshot),
+        }
+    }
+    ways.into_iter().map(Snapshot::report).collect()
 }
 
 /// The number of a flow of the configuration.

@@ -457,11 +457,28 @@ pub struct LinkReport {
     pub times_full: u64,
     /// Steps of the realtime clock, from the receive stamps.
     pub clock_steps: u64,
-    /// CPU time of the direction's thread, ns.
+    /// CPU time of the direction's threads, ns.
     pub cpu_nanoseconds: u64,
 }
 
 impl LinkReport {
+    /// Adds what another worker of the direction counted.
+    pub(crate) fn add(&mut self, other: &LinkReport) {
+        self.kernel_dropped_packets += other.kernel_dropped_packets;
+        self.oversized_packets += other.oversized_packets;
+        self.memory_dropped_packets += other.memory_dropped_packets;
+        self.unusable_packets += other.unusable_packets;
+        self.refused_packets += other.refused_packets;
+        self.driver_dropped_packets += other.driver_dropped_packets;
+        self.left_behind_packets += other.left_behind_packets;
+        self.super_packets += other.super_packets;
+        self.sent_super_packets += other.sent_super_packets;
+        self.times_full += other.times_full;
+        // Each worker sees the same steps.
+        self.clock_steps = self.clock_steps.max(other.clock_steps);
+        self.cpu_nanoseconds += other.cpu_nanoseconds;
+    }
+
     /// Packets lost without a law that no flow counts.
     #[must_use]
     pub fn unplanned_packets(&self) -> u64 {

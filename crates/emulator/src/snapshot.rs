@@ -62,6 +62,20 @@ impl Period {
     }
 }
 
+impl FlowSnapshot {
+    /// Adds the packets that another worker judged.
+    fn merge(&mut self, other: FlowSnapshot) {
+        self.counters = self.counters.plus(&other.counters);
+        self.timing.merge(&other.timing);
+        self.period.base = self.period.base.plus(&other.period.base);
+        self.period.delays.merge(&other.period.delays);
+        // The trigger that has seen packets is that of the owner.
+        if other.counters.received_packets > 0 {
+            self.trigger = other.trigger.or(self.trigger.take());
+        }
+    }
+}
+
 /// A direction.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
@@ -107,6 +121,27 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
 }
 
 impl Snapshot {
+    /// Adds the snapshot of another worker of the same direction.
+    pub(crate) fn merge(mut self, other: Snapshot) -> Snapshot {
+        let mut more = other.flows.into_iter();
+        for (flow, other) in self.flows.iter_mut().zip(more.by_ref()) {
+            flow.merge(other);
+        }
+        // Those of a configuration that only the other one has yet.
+        self.flows.extend(more);
+        self.held_packets += other.held_packets;
+        self.received.0 += other.received.0;
+        self.received.1 += other.received.1;
+        self.sent.0 += other.sent.0;
+        self.sent.1 += other.sent.1;
+        self.late_packets += other.late_packets;
+        self.link.add(&other.link);
+        self.exempt.packets += other.exempt.packets;
+        self.exempt.bytes += other.exempt.bytes;
+        self.exempt.unplanned_packets += other.exempt.unplanned_packets;
+        self
+    }
+
     pub(crate) fn report(self) -> DirectionReport {
         let Snapshot {
             direction,

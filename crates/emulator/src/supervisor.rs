@@ -1,13 +1,14 @@
 //! Checks the directions and the interfaces every half second, and raises alarms.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_model::counted;
 use weir_net::interface;
 
 use crate::alarm::AlarmKind;
+use crate::direction::DirectionStatus;
 use crate::emulator::NAMES;
 use crate::lateness::LATE_NS;
 use crate::recording::RecordingState;
@@ -47,20 +48,25 @@ impl Remote {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
         let thresholds = alarms.thresholds;
-        for ((status, name), seen) in
+        for ((workers, name), seen) in
             self.shared.statuses.iter().zip(NAMES).zip(&mut last.directions)
         {
-            let load = status.load_permille.load(Ordering::Relaxed);
+            let values = |of: fn(&DirectionStatus) -> &AtomicU64| {
+                workers.iter().map(move |status| of(status).load(Ordering::Relaxed))
+            };
+            let sum = |of| values(of).sum::<u64>();
+            let max = |of| values(of).max().unwrap_or_default();
+            let load = max(|status| &status.load_permille);
             alarms.set(
                 AlarmKind::CpuHigh,
                 name,
                 load > u64::from(thresholds.cpu_percentage) * 10,
                 now,
-                || format!("the thread of {name} uses {} % of a processor", load / 10),
+                || format!("a thread of {name} uses {} % of a processor", load / 10),
             );
-            let held = status.held_bytes.load(Ordering::Relaxed);
-            let most = status.memory_bytes.load(Ordering::Relaxed);
-            let refused = status.memory_dropped_packets.load(Ordering::Relaxed);
+            let held = sum(|status| &status.held_bytes);
+            let most = max(|status| &status.memory_bytes);
+            let refused = sum(|status| &status.memory_dropped_packets);
             // Slots larger than their frames may be used up before the frames reach the limit.
             let near =
                 held > most / 100 * u64::from(thresholds.memory_percentage) || refused > seen[3];
@@ -71,9 +77,9 @@ impl Remote {
                 };
                 format!("{name} holds {held} of {most} bytes; further packets are dropped{beyond}")
             });
-            let unplanned = status.unplanned_packets.load(Ordering::Relaxed);
-            let late = status.late_packets.load(Ordering::Relaxed);
-            let steps = status.clock_steps.load(Ordering::Relaxed);
+            let unplanned = sum(|status| &status.unplanned_packets);
+            let late = sum(|status| &status.late_packets);
+            let steps = max(|status| &status.clock_steps);
             let grown = [
                 unplanned.saturating_sub(seen[0]) > u64::from(thresholds.unplanned_packets),
                 late.saturating_sub(seen[1]) > u64::from(thresholds.late_packets),

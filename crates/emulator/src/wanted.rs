@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
     /// Number of the next configuration; none is used twice.
     pub(crate) next: u64,
     pub(crate) applied: Vec<AppliedConfiguration>,
-    /// Configurations not yet confirmed by both directions.
+    /// Configurations not yet confirmed by all workers.
     pub(crate) pending: Vec<PendingConfiguration>,
 }
 
@@ -34,7 +34,9 @@ pub(crate) struct Wanted {
 pub(crate) struct PendingConfiguration {
     pub(crate) number: u64,
     pub(crate) is_change: bool,
-    pub(crate) answers: [Option<Receiver<Result<Applied, ImpairError>>>; 2],
+    /// Those of all workers that have not come yet, with the number of the direction.
+    pub(crate) answers: Vec<(usize, Receiver<Result<Applied, ImpairError>>)>,
+    /// When the last worker of each direction applied it.
     pub(crate) at_ns: [u64; 2],
 }
 
@@ -61,18 +63,16 @@ pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impa
 impl PendingConfiguration {
     /// Waits until a time for the remaining answers; returns whether all are there.
     pub(crate) fn wait(&mut self, until: Instant) -> Result<bool, EmulatorError> {
-        for (answer, at_ns) in self.answers.iter_mut().zip(&mut self.at_ns) {
-            let Some(receiver) = answer else { continue };
+        for (way, receiver) in std::mem::take(&mut self.answers) {
             let left = until.saturating_duration_since(Instant::now());
             match receiver.recv_timeout(left) {
-                Ok(Ok(in_force)) => *at_ns = in_force.at_ns,
+                Ok(Ok(in_force)) => self.at_ns[way] = self.at_ns[way].max(in_force.at_ns),
                 Ok(Err(refused)) => return Err(refused.into()),
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => self.answers.push((way, receiver)),
                 Err(RecvTimeoutError::Disconnected) => return Err(EmulatorError::Ended),
             }
-            *answer = None;
         }
-        Ok(self.answers.iter().all(Option::is_none))
+        Ok(self.answers.is_empty())
     }
 }
 

@@ -44,13 +44,14 @@ struct Listed {
 }
 
 /// All recordings.
-#[derive(Default)]
 pub(crate) struct Recordings {
     next: u64,
     listed: Vec<Listed>,
     /// Realtime minus monotonic clock, ns: the same for all, unless the clock is stepped.
     offset_ns: i64,
     names: FlowNames,
+    /// Number of workers of each direction.
+    workers: usize,
 }
 
 /// Device and inode of a regular file.
@@ -67,8 +68,19 @@ fn waits(file: &File) -> bool {
 }
 
 impl Recordings {
-    /// Starts the thread of a recording, which writes to `file` from its current position; returns its parts in the
-    /// directions. `flow` is the number of its flow.
+    /// No recordings yet, of this many workers of each direction.
+    pub(crate) fn of(workers: usize) -> Self {
+        Recordings {
+            next: 0,
+            listed: Vec::new(),
+            offset_ns: 0,
+            names: FlowNames::default(),
+            workers,
+        }
+    }
+
+    /// Starts the thread of a recording, which writes to `file` from its current position; returns its parts in the workers
+    /// of the directions, none for a direction that it does not cover. `flow` is the number of its flow.
     ///
     /// # Errors
     /// An invalid recording, too many, a file that is in use or not open for writing, one that can't be written.
@@ -79,7 +91,7 @@ impl Recordings {
         flow: Option<u32>,
         interfaces: &[String; 2],
         start_seconds: f64,
-    ) -> Result<[Option<Recorder>; 2], EmulatorError> {
+    ) -> Result<[Vec<Recorder>; 2], EmulatorError> {
         let refuse = |what: &str, given: String, accepted: &str| EmulatorError::Refusal {
             what: what.into(),
             given,
@@ -138,17 +150,20 @@ impl Recordings {
         let (done, is_done) = channel();
         let name = format!("weir-{}", recording.kind.name());
         let thread = std::thread::Builder::new().name(name);
+        let workers = self.workers;
+        let of = |direction| 0..if recording.covers(direction) { workers } else { 0 };
         let (recorders, started) = match recording.kind {
             RecordingKind::Capture => {
                 let (format, header, numbers) =
                     CaptureFormatter::new(&recording, interfaces, &self.names, offset_ns)?;
                 let (file, head) = begin(file, header)?;
-                let (sender, receiver) = sync_channel(2 * WAITING);
+                let (sender, receiver) = sync_channel(2 * WAITING * workers);
                 let recorder = |direction: Direction| {
                     let numbers = numbers[direction as usize];
-                    recording.covers(direction).then(|| {
+                    let part = |_| {
                         Recorder::capture(id, &recording, flow, numbers, sender.clone(), &counts)
-                    })
+                    };
+                    of(direction).map(part).collect()
                 };
                 let recorders = BOTH.map(recorder);
                 (
@@ -159,10 +174,10 @@ impl Recordings {
             RecordingKind::Log => {
                 let (format, header) = LogFormatter::new(&self.names, offset_ns);
                 let (file, head) = begin(file, header)?;
-                let (sender, receiver) = sync_channel(2 * WAITING);
+                let (sender, receiver) = sync_channel(2 * WAITING * workers);
                 let recorder = |direction: Direction| {
-                    let covers = recording.covers(direction);
-                    covers.then(|| Recorder::log(id, flow, sender.clone(), &counts))
+                    let part = |_| Recorder::log(id, flow, sender.clone(), &counts);
+                    of(direction).map(part).collect()
                 };
                 let recorders = BOTH.map(recorder);
                 (

@@ -6,3 +6,4 @@ mod between;
 mod clock;
 mod recordings;
 mod replay;
+mod workers;
