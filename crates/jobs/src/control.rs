@@ -133,6 +133,7 @@ impl EmulatorJob {
             capture,
             log,
             ring_frames,
+            threads,
             real_time,
             few_capabilities: _,
             disposable: _,
@@ -164,6 +165,7 @@ impl EmulatorJob {
             keepalive_timeout,
             duration,
             ring_frames,
+            threads,
             real_time,
             few_capabilities: true,
             ..EmulatorJob::new(interfaces, impairment)
@@ -242,6 +244,7 @@ mod tests {
             keepalive_timeout: Some(Span::from_seconds(1)),
             duration: Some(Span::from_seconds(2)),
             ring_frames: Some(64),
+            threads: Some(2),
             real_time: false,
             few_capabilities: true,
             ..job()

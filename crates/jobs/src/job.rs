@@ -343,6 +343,10 @@ pub struct EmulatorJob {
     /// Frames in each receive ring; absent: the link's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_frames: Option<u32>,
+    /// Threads of each direction, 1 to 16; absent: 1. Laws that judge each packet on its own are shared among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16))]
+    pub threads: Option<u8>,
     /// The threads may run in real time (SCHED_FIFO).
     #[serde(default = "yes")]
     pub real_time: bool,
@@ -379,6 +383,7 @@ impl EmulatorJob {
             capture: None,
             log: None,
             ring_frames: None,
+            threads: None,
             real_time: true,
             few_capabilities: false,
             disposable: false,

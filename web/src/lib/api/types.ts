@@ -3491,7 +3491,7 @@ export interface components {
             clock_steps: number;
             /**
              * Format: uint64
-             * @description CPU time of the direction's thread, ns.
+             * @description CPU time of the direction's threads, ns.
              */
             cpu_nanoseconds: number;
             /**

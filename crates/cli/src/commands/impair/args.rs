@@ -381,6 +381,12 @@ pub(crate) struct RunArgs {
     /// Size of each receive ring in frames [default: 8192; AF_XDP: 4096]
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
+    /// Threads of each direction, 1 to 16 [default: 1]
+    ///
+    /// The packets of different connections are divided among them. Flows with laws that
+    /// remember earlier packets, such as a rate, have one thread each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) threads: Option<u8>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
     #[arg(long, value_name = "PATH", visible_alias = "socket", conflicts_with = "on")]
     pub(crate) control_socket: Option<PathBuf>,
@@ -388,7 +394,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with_all = ["control_socket", "on"])]
     pub(crate) no_control_socket: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit", "capture", "log", "on"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "threads", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit", "capture", "log", "on"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Write the impaired capture here (- is stdout, with the report on stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]

@@ -63,6 +63,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         capture: args.capture.clone(),
         log: args.log.clone(),
         ring_frames: args.ring,
+        threads: args.threads,
         real_time: !args.no_real_time,
         disposable: args.local.is_some(),
         ..EmulatorJob::new(interfaces, args.impairment()?)
@@ -86,6 +87,11 @@ fn with_flag(error: CliError) -> CliError {
             let refusal = error.refusal();
             let message = format!("{}; --force accepts it", refusal.message);
             CliError::Refused(Box::new(Refusal { message, ..refusal }))
+        }
+        CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted })
+            if what == "threads" =>
+        {
+            CliError::flag("--threads", given.clone(), accepted)
         }
         _ => error,
     }
@@ -165,6 +171,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Resul
         scheduling,
         force: job.force,
         ring_frames: job.ring_frames,
+        threads: job.threads.unwrap_or(1),
         few_capabilities: job.few_capabilities,
         lab: weir_lab::place_of_this_program(),
         local,
