@@ -351,6 +351,7 @@ impl Options {
         self.rate_and_delay(&mut terms)?;
         if let Some(slot) = &self.slot {
             terms.push(slot.clone());
+            self.differ("Slots are at fixed times, the first at the first packet; in netem a packet that has missed a slot waits for a whole interval.");
         }
         if let Some((mean, correlation)) = self.corrupt {
             terms.push(format!("corrupt {mean}% flip 1 at l2"));
@@ -385,7 +386,9 @@ impl Options {
                 ));
             }
             let cells = cells.map_or(String::new(), |cells| format!(" cells {cells}"));
-            terms.push(format!("rate {bits} queue {limit}packets overhead {overhead}{cells}"));
+            // netem's limit includes the packet in transmission.
+            let waiting = limit.saturating_sub(1);
+            terms.push(format!("rate {bits} queue {waiting}packets overhead {overhead}{cells}"));
             if mean.0 > 0 {
                 self.differ("The limit counts packets that wait for the link; netem's counts delayed ones too.");
             }
@@ -407,7 +410,7 @@ impl Options {
             if let Some(correlation) = correlation {
                 term += &format!(" correlation {correlation}%");
                 self.differ(
-                    "The correlation keeps the distribution of delays; netem's narrows it.",
+                    "Consecutive delays are correlated; netem's are not, whatever the percentage.",
                 );
             }
             match name {
@@ -453,6 +456,11 @@ impl Options {
                 with_correlation(share, of_selection)
             };
             terms.push(format!("reorder {selected} by {mean} ahead"));
+            if gap == 1 && of_selection.is_some_and(|c| c > 0.0) {
+                self.differ(
+                    "The correlation keeps the percentage of reordered packets; netem's lowers it.",
+                );
+            }
             return Ok(());
         }
         if gap > 1
@@ -524,14 +532,14 @@ mod tests {
             ("delay 10ms reorder 100% gap 5", "reorder every 5 by 10ms ahead"),
             ("delay 10ms gap 5", "reorder every 5 by 10ms ahead"),
             ("delay 10ms 2ms reorder 25%", "delay mixture(0s:25, 8ms..12ms:75) allow"),
-            ("rate 10mbit", "rate 10M queue 1000packets overhead 14"),
-            ("rate 100kbps 6 limit 50", "rate 800k queue 50packets overhead 20"),
-            ("rate 1mbit 8 48 5", "rate 1M queue 1000packets overhead 22 cells 48+5"),
-            ("rate 10", "rate 10 queue 1000packets overhead 14"),
-            ("rate 1kibit", "rate 1.024k queue 1000packets overhead 14"),
+            ("rate 10mbit", "rate 10M queue 999packets overhead 14"),
+            ("rate 100kbps 6 limit 50", "rate 800k queue 49packets overhead 20"),
+            ("rate 1mbit 8 48 5", "rate 1M queue 999packets overhead 22 cells 48+5"),
+            ("rate 10", "rate 10 queue 999packets overhead 14"),
+            ("rate 1kibit", "rate 1.024k queue 999packets overhead 14"),
             (
                 "delay 40ms 5ms rate 1mbit",
-                "rate 1M queue 1000packets overhead 14, delay 40ms ±5ms uniform max, order loss duplicate delay rate",
+                "rate 1M queue 999packets overhead 14, delay 40ms ±5ms uniform max, order loss duplicate delay rate",
             ),
             ("slot 10ms packets 4", "batch every 10ms packets 4"),
             ("slot 800us 1ms bytes 10k", "batch every 800us..1ms bytes 10K"),
@@ -550,12 +558,13 @@ mod tests {
     #[test]
     fn differences_are_stated() {
         let count = |words: &str| words.parse::<Netem>().unwrap().differences.len();
-        for words in ["loss 1%", "corrupt 1%", "rate 10mbit", "slot 10ms", "limit 9"] {
+        for words in ["loss 1%", "corrupt 1%", "rate 10mbit", "limit 9"] {
             assert_eq!(count(words), 0, "{words}");
         }
         for words in [
             "loss 1% 25%",
             "duplicate 1%",
+            "slot 10ms",
             "delay 40ms",
             "rate 100kbps",
             "corrupt 1% 25%",
@@ -564,6 +573,8 @@ mod tests {
             assert_eq!(count(words), 1, "{words}");
         }
         assert_eq!(count("delay 40ms 5ms 25% distribution pareto"), 3);
+        assert_eq!(count("delay 40ms reorder 25%"), 1);
+        assert_eq!(count("delay 40ms reorder 25% 50%"), 2);
         // 1000 packets in 40 ms.
         let netem: Netem = "delay 40ms".parse().unwrap();
         assert!(netem.differences[0].contains("25000 packets/s"), "{:?}", netem.differences);

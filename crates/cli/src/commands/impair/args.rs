@@ -143,7 +143,7 @@ From netem, also all at once by --netem 'WORDS', which knows tc's units:
   loss gemodel 1% 10% 70% 0.1%
                            loss ge 1% to-good 10% bad 70% good 0.1%
   loss state ...           loss four_state(p13_percentage=1, ...)
-  limit 1000               rate R queue 1000packets
+  limit 1000               rate R queue 999packets: packets that wait
 
 `weir profiles` lists presets. After the first SIGINT or SIGTERM queued packets leave (2 s at most); a second one ends immediately.
 
