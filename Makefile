@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
+.PHONY: help demo build web test test-guest lint bench bench-udp bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +47,11 @@ test: ## formatting, lints, layers, the check for Windows, every test
 compiled:
 	@scripts/windows.sh
 	$(PYTHON) scripts/instructions.py
+
+test-guest: ## netem and the debug build of Weir in one guest kernel (qemu), compared
+	@scripts/ensure.sh guest
+	$(CARGO) build --locked -p weir
+	@$(PYTHON) scripts/guest.py $(TARGET_DIR)/debug/weir
 
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check

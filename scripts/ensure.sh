@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what a bare Debian 12 with Rust, Node and Python lacks for one purpose; does nothing when all is there.
 #
-#   scripts/ensure.sh demo|test|bench|fuzz|windows|web
+#   scripts/ensure.sh demo|test|bench|fuzz|guest|windows|web
 #
 # As root it installs; as anyone else it prints the one command to run. Exit: 0 all there, 2 usage,
 # 4 something is missing and can't be installed from here.
@@ -36,15 +36,17 @@ demo=(cc:gcc cc:libc6-dev)
 test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14)
 bench=("${demo[@]}" ip:iproute2 ethtool:ethtool ping:iputils-ping taskset:util-linux python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf tcpreplay:tcpreplay)
 fuzz=("${demo[@]}" c++:g++)
+guest=("${demo[@]}" ip:iproute2 tc:iproute2 python3:python3 strip:binutils qemu-system-x86_64:qemu-system-x86)
 windows=("${demo[@]}" /usr/bin/cargo:cargo-web /usr/bin/rustc:rustc-web rust-src:rust-web-src x86_64-w64-mingw32-gcc:gcc-mingw-w64-x86-64)
 case $purpose in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${test[@]}") ;;
 bench) wanted=("${bench[@]}") ;;
 fuzz) wanted=("${fuzz[@]}") ;;
+guest) wanted=("${guest[@]}") ;;
 windows) wanted=("${windows[@]}") ;;
 *)
-    echo "usage: scripts/ensure.sh demo|test|bench|fuzz|windows|web (given: ${purpose:-nothing})" >&2
+    echo "usage: scripts/ensure.sh demo|test|bench|fuzz|guest|windows|web (given: ${purpose:-nothing})" >&2
     exit 2
     ;;
 esac
