@@ -404,7 +404,10 @@ impl Remote {
         }
         let name = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Trigger { flow: name.clone(), reply })?;
-        match found.iter().map(|(_, triggers)| triggers).sum() {
+        // Every thread has the triggers of its direction.
+        let of = |side| found.iter().filter(move |(of, _)| *of == side).map(|(_, count)| *count);
+        let [there, back] = [Side::Forward, Side::Reverse].map(|side| of(side).max().unwrap_or(0));
+        match there + back {
             0 => Err(EmulatorError::Refusal {
                 what: "trigger".into(),
                 given: flow.unwrap_or("all flows").into(),

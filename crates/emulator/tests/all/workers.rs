@@ -151,6 +151,22 @@ fn flows_are_divided_among_threads_and_follow_a_new_configuration() {
 }
 
 #[test]
+fn a_trigger_counts_once_whatever_the_number_of_threads() {
+    let document =
+        "[other]\na_to_b = 'loss 100%, trigger command'\nb_to_a = 'loss 100%, trigger command'";
+    let (emulator, cables) = start(document);
+    assert_eq!(emulator.remote().trigger(None).unwrap(), 2);
+    let now = Clock::System.monotonic_ns();
+    for number in 0..200 {
+        cables[number as usize % WORKERS][0].put(now, &frame(5000, number));
+    }
+    until("all are lost", &emulator, |report| counters(report, "other").lost_packets == 200);
+    let flow = emulator.report().unwrap().impairment.flows.into_iter().next().unwrap();
+    assert_eq!(flow.trigger.unwrap().applications, 1);
+    assert!(left(&cables).iter().all(Vec::is_empty));
+}
+
+#[test]
 fn packets_that_pass_between_threads_at_the_end_are_accounted_for() {
     let (emulator, cables) = start("[other]\na_to_b = 'loss every 1000000'");
     let now = Clock::System.monotonic_ns();
