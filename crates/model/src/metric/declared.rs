@@ -1692,7 +1692,7 @@ pub const METRICS: &[Definition] = &[
         label: "CPU, emulator",
         key: "emulator_cpu_ratio",
         unit: Unit::Ratio,
-        definition: "Processor time of the two threads of the emulator on the path, from before the test to its end, ÷ time of sending. 100 % is one processor; two threads reach 200 %.",
+        definition: "Processor time of the threads of the emulator on the path, from before the test to its end, ÷ time of sending. 100 % is one processor; two threads reach 200 %.",
         limits: "Includes other traffic of the emulator, and the little that it does before and after sending. Interrupts are not included.",
         group: Group::Run,
         better: Better::Lower,
