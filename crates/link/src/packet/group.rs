@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use socket2::{SockFilter, SockRef};
+
 use crate::error::{Error, Result};
 use crate::sys::{self, Device};
 
@@ -10,23 +12,17 @@ const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 /// The whole packet, as a filter's verdict.
 const ALL: u32 = u32::MAX;
 
-const NOTHING: [libc::sock_filter; 1] = [step(libc::BPF_RET, 0, 0, 0)];
+const NOTHING: [SockFilter; 1] = [step(libc::BPF_RET, 0, 0, 0)];
 /// What did not leave by this interface: a group does not heed `PACKET_IGNORE_OUTGOING`.
-const INCOMING: [libc::sock_filter; 4] = [
+const INCOMING: [SockFilter; 4] = [
     step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PACKET_TYPE),
     step(libc::BPF_JMP | libc::BPF_JEQ, 0, 1, libc::PACKET_OUTGOING as u32),
     step(libc::BPF_RET, 0, 0, 0),
     step(libc::BPF_RET, 0, 0, ALL),
 ];
 
-const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt, jf, k }
-}
-
-fn filter(fd: &OwnedFd, steps: &'static [libc::sock_filter]) -> std::io::Result<()> {
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
-    // The kernel copies the steps, and only reads them.
-    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+const fn step(code: u32, jt: u8, jf: u8, k: u32) -> SockFilter {
+    SockFilter::new(code as u16, jt, jf, k)
 }
 
 /// Binds sockets and makes them a group. Until all are in it they receive nothing, so that no packet is received twice.
@@ -41,7 +37,9 @@ pub(super) fn join<'a>(
     };
     let mut number = None;
     for fd in sockets.clone() {
-        filter(fd, &NOTHING).map_err(failed("attach a filter to a packet socket of"))?;
+        SockRef::from(fd)
+            .attach_filter(&NOTHING)
+            .map_err(failed("attach a filter to a packet socket of"))?;
         bind(fd)?;
         // The first one is given the number of a new group.
         let how = match number {
@@ -57,7 +55,9 @@ pub(super) fn join<'a>(
         }
     }
     for fd in sockets {
-        filter(fd, &INCOMING).map_err(failed("attach a filter to a packet socket of"))?;
+        SockRef::from(fd)
+            .attach_filter(&INCOMING)
+            .map_err(failed("attach a filter to a packet socket of"))?;
     }
     Ok(())
 }
