@@ -29,8 +29,9 @@ LIMIT_SECONDS = 900
 DISK_BYTES = 256 << 20
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 MODULES = ["virtio_pci", "virtio_blk", "bridge", "veth", "sch_netem"]
-# The guest's clock is that of the virtual processor. Its randomness is the processor's, which -seed makes repeatable.
-COMMAND_LINE = "console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=off clocksource=tsc tsc=reliable random.trust_cpu=on"
+# The guest's clock is that of the virtual processor. Its randomness is the processor's, which -seed makes repeatable. Interfaces with
+# IPv6 would send frames of their own, which netem counts.
+COMMAND_LINE = "ipv6.disable=1 console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=off clocksource=tsc tsc=reliable random.trust_cpu=on"
 
 
 class Missing(Exception):

@@ -260,8 +260,8 @@ CASES = [
     few("loss 100%", [ORDER]),
     few("duplicate 100%", [FRAMES]),
     few("delay 20ms", [ORDER, DELAY]),
-    # Each frame arrives 2 ms or more from others.
-    few("delay 22ms reorder 100% gap 5", [ORDER], spacing_us=4000),
+    # Each frame arrives 10 ms or more from others.
+    few("delay 110ms reorder 100% gap 5", [ORDER], spacing_us=20_000),
     few("rate 1mbit", [ORDER, FIRST, DEPARTURES], packets=20, burst=20, size=1000),
     few("rate 1mbit 20 100 5", [ORDER, FIRST, DEPARTURES], packets=20, burst=20, size=777),
     few("rate 100kbps limit 10", [ORDER, DEPARTURES], packets=50, burst=50, size=1000, wait_ms=1000),
