@@ -1,14 +1,13 @@
 //! Packets per second through an emulator between links in memory, with one and with two threads of one direction: how the
 //! throughput grows with threads. `cargo run --release -p weir-emulator --example threads [LAWS]`
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
 #[cfg(target_os = "linux")]
+#[allow(clippy::unwrap_used, reason = "a part of tests")]
 #[path = "../tests/counting/mod.rs"]
 mod counting;
 
 #[cfg(target_os = "linux")]
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
     use weir_emulator::{Emulator, EmulatorConfig, Scheduling};
@@ -22,11 +21,11 @@ fn main() {
         frame.resize(60, 0);
         frame
     };
-    let run = |threads: u64| {
-        let impairment = Impairment::of_both(laws.parse().expect("laws"));
+    let impairment = Impairment::of_both(laws.parse()?);
+    let run = |threads: u64| -> Result<(f64, u64), weir_emulator::EmulatorError> {
         let config = EmulatorConfig {
             scheduling: Scheduling::Normal,
-            ..EmulatorConfig::new("A", "B", impairment)
+            ..EmulatorConfig::new("A", "B", impairment.clone())
         };
         let mut links = Vec::new();
         let mut ends = Vec::new();
@@ -36,13 +35,13 @@ fn main() {
             links.push([a, b]);
             ends.push((given, sent));
         }
-        let emulator = Emulator::between_several(links, config).unwrap();
+        let emulator = Emulator::between_several(links, config)?;
         let start = Instant::now();
         for (given, _) in &ends {
             given.to_give.store(PACKETS / threads, Ordering::Relaxed);
         }
         loop {
-            let report = emulator.report().unwrap();
+            let report = emulator.report()?;
             let direction = &report.directions[0];
             if direction.received_packets >= PACKETS && direction.held_packets == 0 {
                 break;
@@ -51,15 +50,17 @@ fn main() {
         }
         let rate = PACKETS as f64 / start.elapsed().as_secs_f64();
         let lost = emulator.finish("done").report.directions[0].unplanned_dropped_packets;
-        (rate, lost)
+        Ok((rate, lost))
     };
     for _ in 0..3 {
-        let [(one, _), (two, lost)] = [1, 2].map(run);
+        let (one, _) = run(1)?;
+        let (two, lost) = run(2)?;
         let (one_m, two_m, ratio) = (one / 1e6, two / 1e6, two / one);
         println!(
             "{laws}: 1 thread {one_m:.2} M/s, 2 threads {two_m:.2} M/s ({lost} lost), ratio {ratio:.2}"
         );
     }
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

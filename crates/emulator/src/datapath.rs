@@ -284,7 +284,7 @@ impl Datapath {
     }
 
     /// Receives frames; returns the number of ring entries, usable or not. Does nothing while too much waits to
-    /// leave: the link's ring is the queue then.
+    /// leave, or for another worker: the link's ring is the queue then.
     pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
         self.received.clear();
         if self.is_full() {
@@ -293,8 +293,13 @@ impl Datapath {
         from.recv(&mut self.slabs, MAX, &mut self.received)
     }
 
-    /// Whether so much waits to leave that no frames are received.
+    /// Whether so much waits to leave, or for another worker, that no frames are received.
     pub(crate) fn is_full(&self) -> bool {
+        self.is_link_full() || self.untaken() > 0
+    }
+
+    /// Whether so much waits to leave that no packets of other workers are accepted either.
+    pub(crate) fn is_link_full(&self) -> bool {
         self.waiting() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES
     }
 
@@ -386,16 +391,21 @@ impl Datapath {
         self.sharing.iter_mut().flat_map(|sharing| sharing.outgoing())
     }
 
-    /// Counts packets that another worker had no room for.
-    pub(crate) fn not_passed(&mut self, packets: u64) {
-        if let Some(sharing) = &mut self.sharing {
-            sharing.dropped += packets;
-        }
+    /// Number of packets that other workers have not taken yet.
+    pub(crate) fn untaken(&self) -> usize {
+        self.sharing.as_ref().map_or(0, |sharing| sharing.untaken())
     }
 
-    /// Packets lost on their way from one worker to another.
-    pub(crate) fn lost_between_workers(&self) -> u64 {
-        self.unaccepted + self.sharing.as_ref().map_or(0, |sharing| sharing.dropped)
+    /// Drops the packets that other workers have not taken; returns their number.
+    pub(crate) fn drop_untaken(&mut self) -> u64 {
+        let untaken = self.untaken() as u64;
+        self.sharing = None;
+        untaken
+    }
+
+    /// Packets of other workers for which there was no memory.
+    pub(crate) fn unaccepted(&self) -> u64 {
+        self.unaccepted
     }
 
     /// Passes packets through the laws.
@@ -858,7 +868,7 @@ impl Datapath {
             direction: side(self.direction),
             config: self.hops.timeline_config().cloned().unwrap_or(config),
             flows: flows.collect(),
-            held_packets: self.hops.held_packets() + self.waiting() as u64,
+            held_packets: self.hops.held_packets() + (self.waiting() + self.untaken()) as u64,
             received: (
                 self.entered.0.saturating_sub(self.hops.exempt().packets),
                 self.entered.1.saturating_sub(self.hops.exempt().bytes),

@@ -19,7 +19,7 @@ use crate::drops::Drops;
 use crate::error::EmulatorError;
 use crate::recording::Recorder;
 use crate::report::LinkReport;
-use crate::sharing::{Handed, Inbox, Owners, Receiving};
+use crate::sharing::{Handed, Inbox, Owners, Passed, Receiving};
 use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
@@ -111,13 +111,13 @@ impl Mailbox {
         self.inbox.close()
     }
 
-    /// Passes packets from another worker; returns the number of those for which there was no room.
-    fn hand_over(&self, packets: &mut Handed) -> u64 {
-        let (refused, may_sleep) = self.inbox.put(packets);
-        if may_sleep {
+    /// Passes packets from another worker.
+    fn hand_over(&self, packets: &mut Handed) -> Passed {
+        let passed = self.inbox.put(packets);
+        if passed == (Passed::Taken { wakes: true }) {
             self.waker.wake();
         }
-        refused
+        passed
     }
 
     /// Ends the direction at its next turn.
@@ -162,7 +162,10 @@ pub(crate) struct DirectionResult {
     pub(crate) error: Option<EmulatorError>,
 }
 
-/// The parts of a direction.
+/// The workers of a direction by number, once they run.
+pub(crate) type Workers = Arc<OnceLock<Vec<Arc<Mailbox>>>>;
+
+/// The parts of a worker of a direction.
 pub(crate) struct DirectionParts {
     pub(crate) name: String,
     pub(crate) datapath: Datapath,
@@ -175,14 +178,16 @@ pub(crate) struct DirectionParts {
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
     pub(crate) status: Arc<DirectionStatus>,
-    /// The other direction, once it runs: it sends messages to where packets of this one come from.
-    pub(crate) opposite: Arc<OnceLock<Arc<Mailbox>>>,
-    /// All workers of this direction by number, once they run.
-    pub(crate) workers: Arc<OnceLock<Vec<Arc<Mailbox>>>>,
+    /// Number of this worker.
+    pub(crate) worker: u8,
+    /// All workers of this direction.
+    pub(crate) workers: Workers,
+    /// Those of the other direction: they send messages to where packets of this one come from.
+    pub(crate) opposite: Workers,
     pub(crate) receiving: Receiving,
 }
 
-/// A running direction.
+/// A running worker.
 pub(crate) struct Running {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) thread: JoinHandle<DirectionResult>,
@@ -278,7 +283,7 @@ impl Worker {
         self.parts.datapath.abandon();
         self.leave_behind();
         self.parts.to.finish();
-        self.left_behind += self.mailbox.close();
+        self.left_behind += self.mailbox.close() + self.parts.datapath.drop_untaken();
         let snapshot = self.snapshot();
         self.parts.datapath.close_records();
         self.publish(0.0);
@@ -300,8 +305,8 @@ impl Worker {
             if taken > 0 || due || accepts {
                 self.parts.datapath.judge(now);
                 self.post_messages();
-                self.pass_on();
             }
+            self.pass_on();
             if self.parts.datapath.waiting() > 0 {
                 let clock = &self.clock;
                 self.parts
@@ -312,7 +317,7 @@ impl Worker {
                 self.tick(now);
             }
             if let Some(Draining { until_ns, looks }) = self.draining {
-                if looks == 0 {
+                if looks == 0 && self.parts.datapath.untaken() == 0 {
                     self.parts.receiving.end();
                 }
                 let datapath = &self.parts.datapath;
@@ -332,7 +337,7 @@ impl Worker {
 
     /// Takes packets from other workers, unless too much waits to leave; returns whether there were any.
     fn accept(&mut self) -> bool {
-        if !self.mailbox.inbox.has_some() || self.parts.datapath.is_full() {
+        if !self.mailbox.inbox.has_some() || self.parts.datapath.is_link_full() {
             return false;
         }
         self.mailbox.inbox.take(&mut self.handed);
@@ -340,21 +345,21 @@ impl Worker {
         true
     }
 
-    /// Passes packets to the workers that judge them.
+    /// Passes packets to the workers that judge them, as far as these have room.
     fn pass_on(&mut self) {
         let Some(workers) = self.parts.workers.get() else { return };
-        let mut refused = 0;
         for (worker, packets) in self.parts.datapath.outgoing() {
-            refused += workers[worker].hand_over(packets);
+            if let Passed::Ended(lost) = workers[worker].hand_over(packets) {
+                self.left_behind += lost;
+            }
         }
-        self.parts.datapath.not_passed(refused);
     }
 
     /// Passes messages to senders to the direction that sends to them.
     fn post_messages(&mut self) {
         for frame in self.parts.datapath.take_messages() {
             if let Some(opposite) = self.parts.opposite.get() {
-                opposite.post(Order::Send(frame));
+                opposite[usize::from(self.parts.worker)].post(Order::Send(frame));
             }
         }
     }
@@ -403,7 +408,8 @@ impl Worker {
         if let Some(draining) = &self.draining {
             until = until.min(draining.until_ns);
         }
-        if self.parts.datapath.waiting() > 0 {
+        let is_waiting = self.parts.datapath.waiting() > 0 || self.parts.datapath.untaken() > 0;
+        if is_waiting {
             until = until.min(now + FULL_NS);
         }
         if let Some(deadline) = self.parts.datapath.next_deadline_ns() {
@@ -429,8 +435,8 @@ impl Worker {
             // If polling fails, sleep, so as not to spin without end.
             Err(_) => self.clock.sleep_until(until.min(now + 1_000_000)),
         }
-        // The link is full, and the ring is left alone although readable: sleep by the clock.
-        if self.parts.datapath.waiting() > 0 {
+        // The link or another worker is full, and the ring is left alone although readable: let others run.
+        if is_waiting {
             std::thread::yield_now();
         }
     }
@@ -556,8 +562,7 @@ impl Worker {
         LinkReport {
             kernel_dropped_packets: received.kernel_drops,
             oversized_packets: received.oversized,
-            memory_dropped_packets: received.slab_drops
-                + self.parts.datapath.lost_between_workers(),
+            memory_dropped_packets: received.slab_drops + self.parts.datapath.unaccepted(),
             unusable_packets: received.unusable,
             refused_packets: sent.refused,
             driver_dropped_packets: sent.dropped,
@@ -575,6 +580,8 @@ impl Worker {
         let times_ns = [self.parts.started_ns, self.clock.monotonic_ns()];
         // Changes that are due although no packet has arrived since.
         self.parts.datapath.follow_timeline(times_ns[1], &mut []);
-        self.parts.datapath.snapshot(self.parts.config.clone(), link, times_ns)
+        let mut snapshot = self.parts.datapath.snapshot(self.parts.config.clone(), link, times_ns);
+        snapshot.held_packets += self.mailbox.inbox.packets();
+        snapshot
     }
 }

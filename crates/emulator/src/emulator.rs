@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use weir_impair::{ImpairError, Names, Prepared, Share};
@@ -16,7 +16,7 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
 use crate::datapath::{Datapath, side};
-use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Mailbox, Running, spawn};
+use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Running, Workers, spawn};
 use crate::error::EmulatorError;
 use crate::expressions::compile_filters;
 use crate::interface_lock::InterfaceLock;
@@ -166,14 +166,15 @@ impl Emulator {
             threads => format!("{}; {threads} threads", links[0][end].description),
         };
         let descriptions = vec![of_first(0), of_first(1)];
-        let all = || links.iter().flatten();
-        let stamped = all().all(|link| link.description.stamps != StampSource::Reading);
+        let stamped =
+            links.iter().flatten().all(|link| link.description.stamps != StampSource::Reading);
         if !stamped && is_timed(&impairment) {
             notes.push(
                 "this link has no receive stamps: delays count from when a frame was read".into(),
             );
         }
-        let keeps_trains = all().all(|link| link.description.mode.knows_trains());
+        let mut modes = links.iter().flatten().map(|link| link.description.mode);
+        let keeps_trains = modes.all(Mode::knows_trains);
         let workers = config.threads;
         let mut names = Names::default();
         names.add(&Prepared::new(&impairment, Direction::Forward, 1)?);
@@ -202,21 +203,20 @@ impl Emulator {
         let started_ns = clock.monotonic_ns();
         let mut running = [Vec::new(), Vec::new()];
         let mut statuses = [Vec::new(), Vec::new()];
-        let opposites = [(); 2].map(|()| (0..workers).map(|_| Arc::default()).collect::<Vec<_>>());
-        let of_ways: [Arc<OnceLock<Vec<Arc<Mailbox>>>>; 2] = Default::default();
+        let all: [Workers; 2] = Default::default();
         let start = || -> Result<(), EmulatorError> {
             for (way, links) in ways.into_iter().enumerate() {
                 let direction = [Direction::Forward, Direction::Reverse][way];
                 let owners = sharing::owners(&impairment, side(direction), &names, workers);
-                let mut receiving = Receiving::of(workers).into_iter();
-                for ((from, to, ring_frames), worker) in links.into_iter().zip(0..) {
+                let links = links.into_iter().zip(Receiving::of(workers)).zip(0..);
+                for (((from, to, ring_frames), receiving), worker) in links {
                     let writing =
                         packet_trace.as_ref().map(|trace| trace.writing(direction, false));
                     let share = Share { worker, workers };
                     let mut datapath =
                         Datapath::for_worker(&impairment, direction, writing, share)?;
                     if workers > 1 {
-                        datapath.share(Sharing::new(worker, workers, owners.clone()));
+                        datapath.share(Sharing::new(share, owners.clone()));
                     }
                     let own = recorders[way].iter_mut().filter_map(Iterator::next);
                     own.for_each(|recorder| datapath.recorders().add(recorder));
@@ -236,9 +236,10 @@ impl Emulator {
                         to,
                         scheduling: config.scheduling,
                         status,
-                        opposite: Arc::clone(&opposites[way][usize::from(worker)]),
-                        workers: of_ways[way].clone(),
-                        receiving: receiving.next().ok_or(EmulatorError::Ended)?,
+                        worker,
+                        workers: all[way].clone(),
+                        opposite: all[1 - way].clone(),
+                        receiving,
                     })?);
                 }
             }
@@ -255,13 +256,8 @@ impl Emulator {
             way.iter().map(|started| started.mailbox.clone()).collect::<Vec<_>>()
         });
         // They are set here alone.
-        for (way, others) in opposites.iter().zip([&mailboxes[1], &mailboxes[0]]) {
-            for (opposite, mailbox) in way.iter().zip(others) {
-                let _ = opposite.set(mailbox.clone());
-            }
-        }
-        for (way, own) in of_ways.iter().zip(&mailboxes) {
-            let _ = way.set(own.clone());
+        for (way, mailboxes) in all.iter().zip(&mailboxes) {
+            let _ = way.set(mailboxes.clone());
         }
         let threads = running.into_iter().flatten().map(|started| started.thread).collect();
         let remote = Remote {

@@ -36,6 +36,7 @@ impl Delays {
         self.count += 1;
     }
 
+    #[cfg(target_os = "linux")]
     /// Adds the packets of another worker.
     pub(crate) fn merge(&mut self, other: &Delays) {
         if other.count == 0 {
@@ -68,6 +69,7 @@ impl Timing {
         self.lateness.record(departed_ns.saturating_sub(asked_ns));
     }
 
+    #[cfg(target_os = "linux")]
     /// Adds the packets of another worker.
     pub(crate) fn merge(&mut self, other: &Timing) {
         self.lateness.merge(&other.lateness);

@@ -65,6 +65,7 @@ mod report;
 mod result;
 #[cfg(target_os = "linux")]
 mod rights;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod sharing;
 mod snapshot;
 #[cfg(target_os = "linux")]

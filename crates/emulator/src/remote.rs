@@ -31,7 +31,7 @@ use crate::sharing;
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, PendingConfiguration, Wanted, effective, no_such};
 
-const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
+const SIDES: [Side; 2] = [Side::Forward, Side::Reverse];
 /// Time for queued packets to leave after the end was requested.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// Timeout of a direction's answer; beyond it, the direction has stalled.
@@ -118,7 +118,7 @@ impl Remote {
         &self,
         order: impl Fn(SyncSender<T>) -> Order,
     ) -> Result<Vec<(Side, T)>, EmulatorError> {
-        let ways = [Side::Forward, Side::Reverse].into_iter().zip(&self.shared.mailboxes);
+        let ways = SIDES.into_iter().zip(&self.shared.mailboxes);
         let all = ways.flat_map(|(side, mailboxes)| mailboxes.iter().map(move |to| (side, to)));
         let asked: Vec<(Side, Receiver<T>)> = all
             .map(|(side, mailbox)| {
@@ -321,15 +321,18 @@ impl Remote {
         let is_change = *effective != earlier;
         let timed = is_timed(&effective);
         let hops = wanted.hops.max(effective.hops());
-        let there = Prepared::new(&effective, Direction::Forward, hops)?;
-        let back = Prepared::new(&effective, Direction::Reverse, hops)?;
-        wanted.names.check(&there)?;
+        let workers = self.workers();
+        sharing::check(&effective, workers)?;
+        let prepare = |direction| {
+            let each = (0..workers).map(|_| Prepared::new(&effective, direction, hops));
+            each.collect::<Result<Vec<_>, _>>()
+        };
+        let ways = [prepare(Direction::Forward)?, prepare(Direction::Reverse)?];
+        wanted.names.check(&ways[0][0])?;
         if self.has_ended() {
             return Err(EmulatorError::Ended);
         }
-        let workers = self.workers();
-        sharing::check(&effective, workers)?;
-        wanted.names.add(&there);
+        wanted.names.add(&ways[0][0]);
         lock(&self.shared.recordings).set_names(wanted.names.numbered());
         wanted.hops = hops;
         let number = wanted.next;
@@ -341,15 +344,9 @@ impl Remote {
         }
         let mut pending =
             PendingConfiguration { number, is_change, answers: Vec::new(), at_ns: [0; 2] };
-        for (way, side, first) in [(0, Side::Forward, there), (1, Side::Reverse, back)] {
-            let owners = sharing::owners(&effective, side, &wanted.names, workers);
-            let mut first = Some(first);
-            for mailbox in &self.shared.mailboxes[way] {
-                let prepared = match first.take() {
-                    Some(prepared) => prepared,
-                    // As valid as the first one.
-                    None => Prepared::new(&effective, DIRECTIONS[way], hops)?,
-                };
+        for (way, prepared) in ways.into_iter().enumerate() {
+            let owners = sharing::owners(&effective, SIDES[way], &wanted.names, workers);
+            for (prepared, mailbox) in prepared.into_iter().zip(&self.shared.mailboxes[way]) {
                 let (reply, receiver) = sync_channel(1);
                 let owners = owners.clone();
                 mailbox.post(Order::Configure { prepared, owners, timed, number, reply });
@@ -406,7 +403,7 @@ impl Remote {
         let found = self.ask(|reply| Order::Trigger { flow: name.clone(), reply })?;
         // Every thread has the triggers of its direction.
         let of = |side| found.iter().filter(move |(of, _)| *of == side).map(|(_, count)| *count);
-        let [there, back] = [Side::Forward, Side::Reverse].map(|side| of(side).max().unwrap_or(0));
+        let [there, back] = SIDES.map(|side| of(side).max().unwrap_or(0));
         match there + back {
             0 => Err(EmulatorError::Refusal {
                 what: "trigger".into(),

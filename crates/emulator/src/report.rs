@@ -462,6 +462,7 @@ pub struct LinkReport {
 }
 
 impl LinkReport {
+    #[cfg(target_os = "linux")]
     /// Adds what another worker of the direction counted.
     pub(crate) fn add(&mut self, other: &LinkReport) {
         self.kernel_dropped_packets += other.kernel_dropped_packets;

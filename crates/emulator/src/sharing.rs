@@ -1,13 +1,14 @@
 //! Several workers for one direction: which of them judges the packets of a flow, and how packets reach it.
 //!
 //! The link divides what arrives among the workers. Laws that judge each packet on its own are applied where the packet
-//! arrived. All packets of any other flow are judged by one worker, its owner: the others pass them on, in batches.
+//! arrived. All packets of any other flow are judged by one worker, its owner: the others pass them on, in batches. Packets that
+//! were passed on are never passed on again, so that no two workers wait for each other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use weir_impair::{Meta, Names};
+use weir_impair::{Meta, Names, Share};
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_net::thread::lock;
@@ -16,7 +17,7 @@ use crate::error::EmulatorError;
 
 /// Maximum number of workers of a direction.
 pub(crate) const MAX_WORKERS: u8 = 16;
-/// Packets and bytes that may wait for a worker.
+/// Packets and bytes that may wait for a worker. Beyond that, the one that passes them receives no more until there is room.
 const MAX_PACKETS: usize = 1 << 14;
 const MAX_BYTES: usize = 8 << 20;
 
@@ -85,11 +86,7 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    /// Adds a packet; `false` if there is no room.
-    fn add(&mut self, meta: &Meta, configuration: u64, frame: &[u8]) -> bool {
-        if self.heads.len() >= MAX_PACKETS || self.bytes.len() + frame.len() > MAX_BYTES {
-            return false;
-        }
+    fn add(&mut self, meta: &Meta, configuration: u64, frame: &[u8]) {
         self.heads.push(Head {
             arrived_ns: meta.arrived_ns,
             length: frame.len() as u32,
@@ -97,31 +94,19 @@ impl Handed {
             configuration,
         });
         self.bytes.extend_from_slice(frame);
-        true
     }
 
-    /// Adds those of another batch, which is empty afterwards; returns the number of those for which there was no room.
-    fn append(&mut self, other: &mut Handed) -> u64 {
-        if self.heads.is_empty() {
-            std::mem::swap(self, other);
-            return 0;
-        }
-        let has_room = self.heads.len() + other.heads.len() <= MAX_PACKETS
-            && self.bytes.len() + other.bytes.len() <= MAX_BYTES;
-        let refused = if has_room {
-            self.heads.append(&mut other.heads);
-            self.bytes.append(&mut other.bytes);
-            0
-        } else {
-            other.heads.len() as u64
-        };
-        other.clear();
-        refused
+    /// Whether those of another batch have room.
+    fn has_room(&self, more: &Handed) -> bool {
+        self.heads.is_empty()
+            || self.heads.len() + more.heads.len() <= MAX_PACKETS
+                && self.bytes.len() + more.bytes.len() <= MAX_BYTES
     }
 
-    fn clear(&mut self) {
-        self.heads.clear();
-        self.bytes.clear();
+    /// Takes the packets of another batch.
+    fn append(&mut self, more: &mut Handed) {
+        self.heads.append(&mut more.heads);
+        self.bytes.append(&mut more.bytes);
     }
 
     /// Calls `take` with each packet, in order, and removes them.
@@ -132,8 +117,24 @@ impl Handed {
             take(head, frame);
             rest = after;
         }
-        self.clear();
+        self.heads.clear();
+        self.bytes.clear();
     }
+
+    fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+}
+
+/// What became of packets for another worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// It has them; `wakes`: it had none before, and may be asleep.
+    Taken { wakes: bool },
+    /// They stay until it has room.
+    Full,
+    /// It has ended: this many are lost.
+    Ended(u64),
 }
 
 /// Packets that other workers have passed to this one.
@@ -149,17 +150,14 @@ impl Inbox {
         Inbox { handed: Mutex::new(Some(Handed::default())), has_some: AtomicBool::new(false) }
     }
 
-    /// Adds packets. Returns the number of those that were dropped for lack of room, and whether the worker may be asleep.
-    pub(crate) fn put(&self, packets: &mut Handed) -> (u64, bool) {
-        let count = packets.heads.len() as u64;
-        let refused = match &mut *lock(&self.handed) {
-            Some(handed) => handed.append(packets),
-            None => {
-                packets.clear();
-                count
-            }
-        };
-        (refused, !self.has_some.swap(true, Ordering::AcqRel))
+    /// Takes packets, which then are in the batch no more, if there is room.
+    pub(crate) fn put(&self, packets: &mut Handed) -> Passed {
+        match &mut *lock(&self.handed) {
+            Some(handed) if handed.has_room(packets) => handed.append(packets),
+            Some(_) => return Passed::Full,
+            None => return Passed::Ended(std::mem::take(packets).heads.len() as u64),
+        }
+        Passed::Taken { wakes: !self.has_some.swap(true, Ordering::AcqRel) }
     }
 
     /// Whether there are packets.
@@ -176,7 +174,12 @@ impl Inbox {
         }
     }
 
-    /// Accepts no more; returns the number of packets that were not taken.
+    /// Number of packets.
+    pub(crate) fn packets(&self) -> u64 {
+        lock(&self.handed).as_ref().map_or(0, |handed| handed.heads.len() as u64)
+    }
+
+    /// Takes no more; returns the number of packets that were not exchanged.
     pub(crate) fn close(&self) -> u64 {
         lock(&self.handed).take().map_or(0, |handed| handed.heads.len() as u64)
     }
@@ -222,14 +225,12 @@ pub(crate) struct Sharing {
     configuration: u64,
     /// Packets for each of the others.
     outgoing: Vec<Handed>,
-    /// Packets for which there was no room.
-    pub(crate) dropped: u64,
 }
 
 impl Sharing {
-    pub(crate) fn new(worker: u8, workers: u8, owners: Owners) -> Self {
-        let outgoing = (0..workers).map(|_| Handed::default()).collect();
-        Sharing { worker, owners, configuration: 0, outgoing, dropped: 0 }
+    pub(crate) fn new(share: Share, owners: Owners) -> Self {
+        let outgoing = (0..share.workers).map(|_| Handed::default()).collect();
+        Sharing { worker: share.worker, owners, configuration: 0, outgoing }
     }
 
     pub(crate) fn configure(&mut self, owners: Owners, configuration: u64) {
@@ -250,14 +251,18 @@ impl Sharing {
 
     /// Adds a packet to those for another worker.
     pub(crate) fn pass(&mut self, worker: u8, meta: &Meta, frame: &[u8]) {
-        let is_added = self.outgoing[usize::from(worker)].add(meta, self.configuration, frame);
-        self.dropped += u64::from(!is_added);
+        self.outgoing[usize::from(worker)].add(meta, self.configuration, frame);
     }
 
     /// The packets for each worker that has some.
     pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (usize, &mut Handed)> {
         let all = self.outgoing.iter_mut().enumerate();
-        all.filter(|(_, packets)| !packets.heads.is_empty())
+        all.filter(|(_, packets)| !packets.is_empty())
+    }
+
+    /// Number of packets that other workers have not taken yet.
+    pub(crate) fn untaken(&self) -> usize {
+        self.outgoing.iter().map(|packets| packets.heads.len()).sum()
     }
 }
 
@@ -305,36 +310,44 @@ mod tests {
     }
 
     #[test]
-    fn packets_pass_in_order_and_those_without_room_are_counted() {
+    fn packets_pass_in_order_and_wait_for_room() {
         let inbox = Inbox::new();
-        let owners: Owners = vec![Some(1)].into();
-        let mut sharing = Sharing::new(0, 2, owners);
+        let mut sharing = Sharing::new(Share { worker: 0, workers: 2 }, vec![Some(1)].into());
         assert_eq!(sharing.other(0), Some(1));
-        for length in [60_u32, 61] {
-            sharing.pass(1, &Meta::opaque(0, u64::from(length), length), &vec![7; length as usize]);
-        }
-        let put = |sharing: &mut Sharing| {
-            let puts: Vec<_> = sharing.outgoing().map(|(_, packets)| inbox.put(packets)).collect();
-            puts
+        let pass = |sharing: &mut Sharing, length: u32| {
+            let meta = Meta::opaque(0, length.into(), length);
+            sharing.pass(1, &meta, &vec![7; length as usize]);
         };
-        assert_eq!(put(&mut sharing), [(0, true)]);
-        sharing.pass(1, &Meta::opaque(0, 62, 62), &[7; 62]);
-        assert_eq!(put(&mut sharing), [(0, false)]);
+        let put = |sharing: &mut Sharing| {
+            let (worker, packets) = sharing.outgoing().next().unwrap();
+            assert_eq!(worker, 1);
+            inbox.put(packets)
+        };
+        pass(&mut sharing, 60);
+        pass(&mut sharing, 61);
+        assert_eq!(put(&mut sharing), Passed::Taken { wakes: true });
+        pass(&mut sharing, 62);
+        assert_eq!(put(&mut sharing), Passed::Taken { wakes: false });
         let mut taken = Handed::default();
-        inbox.take(&mut taken);
-        assert!(!inbox.has_some());
         let mut seen = vec![];
-        taken.drain(|head, frame| seen.push((head.arrived_ns, frame.len())));
-        assert_eq!(seen, [(60, 60), (61, 61), (62, 62)]);
-        for _ in 0..MAX_PACKETS + 5 {
-            sharing.pass(1, &Meta::opaque(0, 1, 60), &[7; 60]);
+        let mut take = || {
+            inbox.take(&mut taken);
+            taken.drain(|head, frame| seen.push((head.arrived_ns, frame.len())));
+            std::mem::take(&mut seen)
+        };
+        assert_eq!(take(), [(60, 60), (61, 61), (62, 62)]);
+        assert!(!inbox.has_some());
+        for _ in 0..MAX_PACKETS {
+            pass(&mut sharing, 60);
         }
-        assert_eq!((sharing.dropped, put(&mut sharing)), (5, vec![(0, true)]));
-        sharing.pass(1, &Meta::opaque(0, 1, 60), &[7; 60]);
-        assert_eq!(put(&mut sharing), [(1, false)]);
-        assert_eq!(inbox.close(), MAX_PACKETS as u64);
-        sharing.pass(1, &Meta::opaque(0, 1, 60), &[7; 60]);
-        assert_eq!(put(&mut sharing)[0].0, 1);
+        assert_eq!(put(&mut sharing), Passed::Taken { wakes: true });
+        pass(&mut sharing, 61);
+        assert_eq!((put(&mut sharing), sharing.untaken()), (Passed::Full, 1));
+        assert_eq!(take().len(), MAX_PACKETS);
+        assert_eq!((put(&mut sharing), sharing.untaken()), (Passed::Taken { wakes: true }, 0));
+        assert_eq!(inbox.close(), 1);
+        pass(&mut sharing, 60);
+        assert_eq!((put(&mut sharing), sharing.untaken()), (Passed::Ended(1), 0));
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Period {
     }
 }
 
+#[cfg(target_os = "linux")]
 impl FlowSnapshot {
     /// Adds the packets that another worker judged.
     fn merge(&mut self, other: FlowSnapshot) {
@@ -121,6 +122,7 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
 }
 
 impl Snapshot {
+    #[cfg(target_os = "linux")]
     /// Adds the snapshot of another worker of the same direction.
     pub(crate) fn merge(mut self, other: Snapshot) -> Snapshot {
         let mut more = other.flows.into_iter();

@@ -11,8 +11,7 @@ use weir_net::clock::Clock;
 use weir_wire::checksum::Sum;
 use weir_wire::packets::{Judged, PacketLogReader, Record, RecordKind};
 
-/// Ends a broken test; no good one comes near it.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::until;
 
 fn config(text: &str) -> EmulatorConfig {
     let impairment =
@@ -36,14 +35,6 @@ fn native(sequence: u64) -> Vec<u8> {
     frame.extend(5_u32.to_be_bytes());
     frame.extend([0; 16]);
     frame
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn received(report: &Report) -> u64 {

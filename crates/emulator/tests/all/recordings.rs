@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use weir_emulator::control::{Connection, ControlSocket};
@@ -18,16 +17,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Direction;
 use weir_net::clock::Clock;
 
-/// Ends a broken test; no good one comes near it.
-const LIMIT: Duration = Duration::from_secs(30);
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use crate::{LIMIT, until};
 
 /// Two flows by their UDP port, other packets, and a second hop with packets of the first flow.
 const LAWS: &str = r#"

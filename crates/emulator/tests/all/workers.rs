@@ -1,15 +1,13 @@
 //! Several threads for each direction: flows whose laws have a state are judged by one of them, others where packets arrive.
 #![cfg(target_os = "linux")]
 
-use std::time::{Duration, Instant};
-
 use weir_emulator::{Emulator, EmulatorConfig, EmulatorError, Report};
 use weir_link::memory::{self, Outside};
 use weir_model::impairment::{Counters, Impairment};
 use weir_net::clock::Clock;
 
-/// Ends a broken test; no good one comes near it.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::until;
+
 const WORKERS: usize = 2;
 
 /// A frame of IPv4 and UDP to this port, with a number.
@@ -38,12 +36,14 @@ fn start(document: &str) -> (Emulator, Vec<[Outside; 2]>) {
     (Emulator::between_several(links, config).unwrap(), cables)
 }
 
-fn until(what: &str, emulator: &Emulator, done: impl Fn(&Report) -> bool) {
-    let start = Instant::now();
-    while !done(&emulator.report().unwrap()) {
-        assert!(start.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Waits until a flow has this many packets that were sent or lost; returns the report.
+fn judged(emulator: &Emulator, name: &str, count: u64) -> Report {
+    let report = || emulator.report().unwrap();
+    until(&format!("{name}: {count} are judged"), || {
+        let flow = counters(&report(), name);
+        flow.sent_packets + flow.lost_packets >= count
+    });
+    report()
 }
 
 fn counters(report: &Report, name: &str) -> Counters {
@@ -65,10 +65,7 @@ fn a_law_with_a_state_counts_the_packets_of_all_threads() {
     for number in 0..COUNT {
         cables[number as usize % WORKERS][0].put(now + u64::from(number), &frame(5000, number));
     }
-    until("all are judged", &emulator, |report| {
-        let other = counters(report, "other");
-        other.sent_packets + other.lost_packets == u64::from(COUNT)
-    });
+    judged(&emulator, "other", COUNT.into());
     let report = emulator.finish("test").report;
     let other = counters(&report, "other");
     assert_eq!((other.received_packets, other.lost_packets), (COUNT.into(), (COUNT / 3).into()));
@@ -84,6 +81,26 @@ fn a_law_with_a_state_counts_the_packets_of_all_threads() {
 }
 
 #[test]
+fn packets_wait_for_a_thread_that_has_no_room() {
+    // More than may wait between two threads.
+    const COUNT: u32 = 100_000;
+    let (emulator, cables) = start("[other]\na_to_b = 'loss every 1000000'");
+    cables[0][1].set_room(100);
+    let now = Clock::System.monotonic_ns();
+    for number in 0..COUNT {
+        cables[1][0].put(now, &frame(5000, number));
+    }
+    let held = || emulator.report().unwrap().directions[0].held_packets;
+    until("the owner is full", || held() >= 4096);
+    cables[0][1].set_room(1 << 20);
+    judged(&emulator, "other", COUNT.into());
+    let report = emulator.finish("test").report;
+    assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
+    assert_eq!(counters(&report, "other").sent_packets, u64::from(COUNT));
+    assert!(left(&cables)[0].is_sorted());
+}
+
+#[test]
 fn a_law_without_a_state_is_applied_where_packets_arrive() {
     const COUNT: u32 = 20_000;
     let (emulator, cables) = start("[other]\na_to_b = 'loss 10%, delay 1ms'");
@@ -95,10 +112,7 @@ fn a_law_without_a_state_is_applied_where_packets_arrive() {
         }
     }
     let all = u64::from(COUNT) * 2;
-    until("all have left", &emulator, |report| {
-        let other = counters(report, "other");
-        other.sent_packets + other.lost_packets == all
-    });
+    judged(&emulator, "other", all);
     let report = emulator.finish("test").report;
     let other = counters(&report, "other");
     // Binomial: mean 4000, deviation 60; the bound is that of 10^-9.
@@ -125,16 +139,9 @@ fn flows_are_divided_among_threads_and_follow_a_new_configuration() {
             cables[number as usize % WORKERS][0].put(now, &frame(port, number));
         }
     };
-    let judged = |name: &'static str, count: u64| {
-        move |report: &Report| {
-            let flow = counters(report, name);
-            flow.sent_packets + flow.lost_packets == count
-        }
-    };
     put(0);
-    until("x is judged", &emulator, judged("x", 300));
-    until("y is judged", &emulator, judged("y", 300));
-    let report = emulator.report().unwrap();
+    judged(&emulator, "x", 300);
+    let report = judged(&emulator, "y", 300);
     assert_eq!(["x", "y"].map(|name| counters(&report, name).lost_packets), [150, 100]);
     let left_by = left(&cables);
     let port = |numbers: &[u32]| numbers.iter().all(|number| number % 4 < 2);
@@ -143,8 +150,8 @@ fn flows_are_divided_among_threads_and_follow_a_new_configuration() {
     assert_eq!((left_by[1].len(), left_by[0].len()), (150, 200));
     emulator.remote().set_laws(Some("x"), Some("loss 100%".parse().unwrap()), None).unwrap();
     put(1000);
-    until("x is judged again", &emulator, judged("x", 600));
-    until("y is judged again", &emulator, judged("y", 600));
+    judged(&emulator, "x", 600);
+    judged(&emulator, "y", 600);
     let report = emulator.finish("test").report;
     assert_eq!(["x", "y"].map(|name| counters(&report, name).lost_packets), [450, 200]);
     assert!(left(&cables)[1].is_empty());
@@ -160,26 +167,28 @@ fn a_trigger_counts_once_whatever_the_number_of_threads() {
     for number in 0..200 {
         cables[number as usize % WORKERS][0].put(now, &frame(5000, number));
     }
-    until("all are lost", &emulator, |report| counters(report, "other").lost_packets == 200);
-    let flow = emulator.report().unwrap().impairment.flows.into_iter().next().unwrap();
-    assert_eq!(flow.trigger.unwrap().applications, 1);
+    let report = judged(&emulator, "other", 200);
+    assert_eq!(counters(&report, "other").lost_packets, 200);
+    assert_eq!(report.impairment.flows[0].trigger.as_ref().unwrap().applications, 1);
     assert!(left(&cables).iter().all(Vec::is_empty));
 }
 
 #[test]
 fn packets_that_pass_between_threads_at_the_end_are_accounted_for() {
-    let (emulator, cables) = start("[other]\na_to_b = 'loss every 1000000'");
-    let now = Clock::System.monotonic_ns();
-    for number in 0..5000 {
-        cables[1][0].put(now, &frame(5000, number));
+    const COUNT: u32 = 20_000;
+    for _ in 0..10 {
+        let (emulator, cables) = start("[other]\na_to_b = 'loss every 1000000'");
+        let now = Clock::System.monotonic_ns();
+        for number in 0..COUNT {
+            cables[1][0].put(now, &frame(5000, number));
+        }
+        let report = emulator.finish("test").report;
+        let direction = &report.directions[0];
+        assert_eq!((direction.held_packets, direction.unplanned_dropped_packets), (0, 0));
+        assert_eq!(direction.received_packets, u64::from(COUNT));
+        assert_eq!(counters(&report, "other").sent_packets, u64::from(COUNT));
+        assert_eq!(left(&cables)[0].len(), COUNT as usize);
     }
-    let report = emulator.finish("test").report;
-    let other = counters(&report, "other");
-    let direction = &report.directions[0];
-    assert_eq!(direction.held_packets, 0);
-    assert_eq!(direction.received_packets, 5000);
-    assert_eq!(other.sent_packets + direction.unplanned_dropped_packets, 5000);
-    assert_eq!(left(&cables)[0].len() as u64, other.sent_packets);
 }
 
 #[test]
