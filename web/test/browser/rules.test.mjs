@@ -112,7 +112,8 @@ test('a timeline is typed, loaded from a file, applied and removed', options, as
   const apply = async () => {
     await page.getByRole('button', { name: 'Done' }).click();
     await page.getByRole('button', { name: 'Apply' }).click();
-    await page.getByRole('button', { name: 'Apply' }).and(page.locator(':disabled')).waitFor();
+    // It is disabled while it applies, too.
+    await page.getByText(', not applied').waitFor({ state: 'detached' });
   };
   await page.getByText('timeline, not applied').waitFor();
   await apply();

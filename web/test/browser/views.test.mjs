@@ -75,31 +75,39 @@ before(async () => {
 });
 after(() => site?.close());
 
-for (const scheme of ['light', 'dark']) {
-  for (const [width, height] of [[1440, 900], [360, 740]]) {
-    test(`all views, ${scheme}, ${width} wide`, { skip, timeout: 240_000 }, async () => {
-      const faults = [];
-      for (const [name, hash, sign, prepare] of views) {
-        if (name === 'keys' && width < 720) continue;
-        const page = await site.page({ width, height, scheme, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
-        await page.getByText(sign).first().waitFor();
-        await prepare?.(page);
-        await frames(page);
-        await page.evaluate(axe);
-        const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'] }));
-        const told = found.violations.map((one) => `${one.id}: ${one.help}\n   ${one.nodes.slice(0, 4).map((node) => `${node.target.join(' ')} – ${node.any[0]?.message ?? node.all[0]?.message ?? ''}`).join('\n   ')}`);
-        faults.push(...told.map((one) => `${name}: ${one}`));
-        // Nothing sticks out of the page: what is wide scrolls in a box of its own.
-        const wide = await page.evaluate(() => {
-          const most = document.documentElement.clientWidth;
-          if (document.documentElement.scrollWidth <= most) return [];
-          return [...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right > most + 1 && getComputedStyle(one).position !== 'fixed').slice(0, 6).map((one) => `${one.tagName}.${one.className} ${Math.round(one.getBoundingClientRect().right)}`);
-        });
-        if (wide.length > 0) faults.push(`${name} sticks out: ${wide.join('; ')}`);
-        await page.context().close();
-        faults.push(...site.faults.splice(0).map((one) => `${name}: ${one}`));
-      }
-      assert.deepEqual(faults, []);
-    });
-  }
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+
+/** What axe finds in the page. */
+async function violations(page, runOnly) {
+  const found = await page.evaluate((only) => globalThis.axe.run(document, { runOnly: only, resultTypes: ['violations'] }), runOnly);
+  return found.violations.map((one) => `${one.id}: ${one.help}\n   ${one.nodes.slice(0, 4).map((node) => `${node.target.join(' ')} – ${node.any[0]?.message ?? node.all[0]?.message ?? ''}`).join('\n   ')}`);
+}
+
+for (const [width, height] of [[1440, 900], [360, 740]]) {
+  test(`all views, ${width} wide`, { skip, timeout: 240_000 }, async () => {
+    const faults = [];
+    for (const [name, hash, sign, prepare] of views) {
+      if (name === 'keys' && width < 720) continue;
+      const page = await site.page({ width, height, scheme: 'light', ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
+      await page.getByText(sign).first().waitFor();
+      await prepare?.(page);
+      await frames(page);
+      await page.evaluate(axe);
+      faults.push(...(await violations(page, RULES)).map((one) => `${name}: ${one}`));
+      // Nothing sticks out of the page: what is wide scrolls in a box of its own.
+      const wide = await page.evaluate(() => {
+        const most = document.documentElement.clientWidth;
+        if (document.documentElement.scrollWidth <= most) return [];
+        return [...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right > most + 1 && getComputedStyle(one).position !== 'fixed').slice(0, 6).map((one) => `${one.tagName}.${one.className} ${Math.round(one.getBoundingClientRect().right)}`);
+      });
+      if (wide.length > 0) faults.push(`${name} sticks out: ${wide.join('; ')}`);
+      // The dark theme has other colours and nothing else.
+      await page.emulateMedia({ colorScheme: 'dark' });
+      await frames(page);
+      faults.push(...(await violations(page, ['color-contrast'])).map((one) => `${name}, dark: ${one}`));
+      await page.context().close();
+      faults.push(...site.faults.splice(0).map((one) => `${name}: ${one}`));
+    }
+    assert.deepEqual(faults, []);
+  });
 }

@@ -52,6 +52,28 @@ describe('a test that runs when the page is opened', () => {
     expect(test.loss).toBe(0.2);
   });
 
+  it('reads the intervals that it missed, but not with each later one', async () => {
+    const test = live();
+    let reads = 0;
+    vi.stubGlobal('fetch', async () => {
+      reads += 1;
+      return new Response(JSON.stringify({ intervals: [whole(1, 8e6), whole(2, 8e6), whole(3, 8e6)], sums: { end_seconds: 3, flows: [{ id: 1, ...sum }], forward: sum } }));
+    });
+    test.take(whole(1, 8e6));
+    await test.fill(0);
+    expect(reads).toBe(0);
+    test.take(whole(3, 8e6));
+    expect(test.loss).toBeUndefined();
+    await test.fill(1);
+    expect([reads, test.loss, test.flows.get(1)?.isPartial]).toEqual([1, 0.25, false]);
+    expect(test.series(1)?.column('at')).toEqual([1, 2, 3]);
+    test.take(whole(5, 16e6));
+    await test.fill(9000);
+    expect([reads, test.loss]).toEqual([1, undefined]);
+    await test.fill(10_001);
+    expect(reads).toBe(2);
+  });
+
   it('goes on without a history', async () => {
     const test = live();
     vi.stubGlobal('fetch', async () => new Response('{"intervals":[],"sums":{"end_seconds":0,"flows":[]}}'));

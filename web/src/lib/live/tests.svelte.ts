@@ -28,6 +28,9 @@ const STATES = ['starting', 'running', 'ending', 'ended', 'interrupted', 'failed
 /** The page shows "waiting" if the far end's figures are missing for this long, s; they usually arrive within 1 s. */
 const WAITING_SECONDS = 2;
 
+/** A page that misses intervals reads them at most this often, ms. */
+const FILL_MS = 10_000;
+
 /** A record with at most this many interval counts is read completely, for its curves. */
 const MOST_COUNTS = 50_000;
 
@@ -112,6 +115,8 @@ export class LiveTest {
   #isCounted = false;
   /** Intervals that arrived while the history was being read; absent otherwise. */
   #arrived: Interval[] | undefined;
+  /** Time after which a gap is filled from the server's history, ms of the page. */
+  #fillAfter = 0;
   readonly total = new Series(COLUMNS, LENGTH);
   /** Warnings from the test's state and from the stream. */
   readonly warnings: Warning[] = [];
@@ -191,6 +196,13 @@ export class LiveTest {
     const of = (way: 'forward' | 'reverse') => (interval.total?.[way] ? this.#sums.get(way)?.row(interval.end_seconds) : undefined);
     this.latestTotal = { forward: of('forward'), reverse: of('reverse') };
     this.loss = this.#lossSoFar.ratio;
+  }
+
+  /** Fills a gap in the intervals, which a busy page may leave. At most every 10 s, since a history is long for such a page. */
+  async fill(now = performance.now()): Promise<void> {
+    if (this.#isWhole || now < this.#fillAfter) return;
+    this.#fillAfter = now + FILL_MS;
+    await this.catchUp();
   }
 
   /** Reads the intervals that this page has missed, and the sums of the whole test so far. */
@@ -329,6 +341,7 @@ class Tests {
         found.skipped += event.skipped;
         found.take(event.interval);
         this.#moved();
+        void found.fill().then(() => this.#moved(), () => {});
       },
       warning: (event) => {
         const found = event.kind === 'tests' ? this.find(event.id) : undefined;
