@@ -6,6 +6,7 @@ mod common;
 mod faults_common;
 #[path = "../../../api/tests/all/http/mod.rs"]
 mod http;
+mod impair_pairs;
 mod impair_path;
 
 mod campaigns;

@@ -320,6 +320,10 @@ pub(crate) struct RunArgs {
     /// Laws of both directions, as for --both, in one word or several
     #[arg(value_name = "LAWS", num_args = 1.., conflicts_with_all = ["both", "a_to_b", "b_to_a", "netem", "config"])]
     line: Vec<String>,
+    /// A further pair of interfaces with the same laws; repeat it for more. Each pair is an emulator of its own, with its own id,
+    /// draws (its seed is the one before plus 1) and report
+    #[arg(long, num_args = 2, value_names = ["A", "B"], action = clap::ArgAction::Append, conflicts_with_all = ["local", "on", "pcap_in", "control_socket", "packet_trace", "capture", "log"])]
+    pub(crate) pair: Vec<String>,
     /// Impair this host's own traffic on an interface instead, without a second one: A is this host, B the interface
     #[arg(long, value_name = "INTERFACE", requires = "to", conflicts_with_all = ["pcap_in", "on"])]
     pub(crate) local: Option<String>,
@@ -557,7 +561,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         on: OnArgs,
     },
-    /// End an emulator: queued packets leave, the interfaces are restored
+    /// End an emulator: queued packets leave, the interfaces are restored. One of several pairs ends with the others
     End {
         #[command(flatten)]
         socket: SocketArgs,

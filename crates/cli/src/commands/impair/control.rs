@@ -448,8 +448,9 @@ pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
         let path = entry.map_err(CliError::io("read", directory))?.path();
         let Some(id) = socket_id(&path) else { continue };
-        // The id is that of the process.
-        let is_alive = || id.parse().ok().and_then(process_start_time).is_some();
+        // The id is that of the process, with a number where it has several emulators.
+        let process = id.split_once('-').map_or(id, |(process, _)| process);
+        let is_alive = || process.parse().ok().and_then(process_start_time).is_some();
         match UnixStream::connect(&path) {
             Ok(_) => alive.push(path.clone()),
             // An emulator that is starting has bound its socket but may not listen yet: keep it.
@@ -459,7 +460,7 @@ pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
             Err(_) => {}
         }
     }
-    alive.sort();
+    alive.sort_by(|a, b| socket_id(a).cmp(&socket_id(b)));
     Ok(alive)
 }
 

@@ -1,28 +1,23 @@
 //! `weir impair A B`: the emulator between two interfaces, until it is stopped.
 
-use std::fs::File;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use weir_emulator::control::{ControlSocket, LastContact, socket_name};
-use weir_emulator::{
-    Alarm, Emulator, EmulatorConfig, LinkMode, Local, PacketTraceFiles, Recording, RecordingKind,
-    Remote, Scheduling,
-};
-use weir_jobs::{EmulatorJob, Event, Notice, Ready};
+use weir_emulator::{Emulator, EmulatorConfig, EmulatorResult, Local, Remote, Scheduling};
+use weir_jobs::{EmulatorJob, Event, Ready};
 use weir_model::Refusal;
+use weir_model::units::Seed;
 use weir_net::restoration::{Restoration, restore};
 use weir_net::thread::lock;
-use weir_runs::DataDirectory;
 
-use super::args::{RunArgs, link};
+use super::args::RunArgs;
 use super::files::OutputFiles;
-use super::record::OpenedFile;
+use super::pair::{Prepared, Watched, check};
 use super::{figures, text};
 use crate::commands::exporter::{self, OtlpService};
-use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::{emit, notice, report, warn};
@@ -77,7 +72,24 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     if let Some(server) = args.on.connect()? {
         return super::on::run(server, job, form, args.detach);
     }
-    emulate(job, form, Around { otlp: args.otlp.as_deref(), local }).map_err(with_flag)
+    emulate(&with_pairs(job, args), form, Around { otlp: args.otlp.as_deref(), local })
+        .map_err(with_flag)
+}
+
+/// The job, and one for each further pair of interfaces: with the same laws, but draws of their own.
+fn with_pairs(job: EmulatorJob, args: &RunArgs) -> Vec<EmulatorJob> {
+    let more: Vec<_> = args
+        .pair
+        .chunks_exact(2)
+        .zip(1..)
+        .map(|(pair, number)| {
+            let mut more = job.clone();
+            more.interfaces = [pair[0].clone(), pair[1].clone()];
+            more.impairment.seed = Seed(job.impairment.seed.0.wrapping_add(number));
+            more
+        })
+        .collect();
+    std::iter::once(job).chain(more).collect()
 }
 
 /// Adds the overriding flag to the refusal of an interface.
@@ -117,167 +129,140 @@ pub(super) struct Around<'a> {
     local: Option<Local>,
 }
 
-/// Runs an emulator; returns the exit code.
-pub(super) fn emulate(job: EmulatorJob, form: Form, around: Around<'_>) -> Result<i32, CliError> {
+/// Runs an emulator for each job; returns the exit code. Several jobs differ in their interfaces and seeds alone.
+pub(super) fn emulate(
+    jobs: &[EmulatorJob],
+    form: Form,
+    around: Around<'_>,
+) -> Result<i32, CliError> {
     let Around { otlp, local } = around;
-    let [a, b] = &job.interfaces;
-    let link = match &job.link {
-        None => LinkMode::Auto,
-        Some(name) => link(name).map_err(|accepted| CliError::flag("link", name, &accepted))?,
-    };
-    if let Some(path) = &job.packet_trace {
-        super::files::packet_trace_is_file(path)?;
-    }
-    let wanted =
-        [(RecordingKind::Capture, &job.capture), (RecordingKind::Log, &job.log)].into_iter();
-    let wanted = wanted.filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
-    let (mut recordings, mut opened_files) = (vec![], vec![]);
-    for (kind, path) in wanted {
-        let opened = OpenedFile::open(kind, path)?;
-        let name = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let file = opened.file().map_err(CliError::io("open", path))?;
-        recordings.push((Recording::new(kind, &name), file));
-        opened_files.push(opened);
-    }
+    let Some(job) = jobs.first() else { return Ok(0) };
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
-    // The capabilities that open the packet trace in another user's directory (under sudo) are dropped below.
-    let opened =
-        job.packet_trace.as_deref().filter(|_| job.few_capabilities).map(packet_trace_files);
-    let packet_trace_files = opened.transpose()?.map(Arc::new);
+    // The capabilities that open files in another user's directory (under sudo) are dropped next.
+    let prepared = jobs.iter().map(Prepared::new).collect::<Result<Vec<_>, _>>()?;
     if job.few_capabilities {
         // Before threads are started: each thread has its own capabilities.
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
-    job.impairment.check().map_err(CliError::Model)?;
-    weir_emulator::compile_filters(&job.impairment).map_err(CliError::Model)?;
-    let predictions = weir_emulator::predictions(&job.impairment);
     // Before interfaces are locked and a packet trace is overwritten.
-    if let Some(path) = job.control_socket.as_ref().filter(|_| job.controlled) {
-        ControlSocket::check(path)?;
+    jobs.iter().try_for_each(check)?;
+    // Dropped after the emulators, so that their watchdogs act first.
+    let interfaces: Vec<&str> =
+        jobs.iter().flat_map(|job| &job.interfaces).map(String::as_str).collect();
+    let restoration = if job.disposable { None } else { restore_after_kill(&interfaces) };
+    let noted = restoration.as_ref().and_then(Restoration::path).map(Path::to_owned);
+    let leftovers = Arc::new(Mutex::new(Leftovers { sockets: Vec::new(), restoration }));
+    // Emulator::start forks a watchdog, which must not inherit the signal thread's state: start that thread afterwards.
+    let mut emulators = Vec::new();
+    for (job, mut prepared) in jobs.iter().zip(prepared) {
+        let config = EmulatorConfig {
+            restoration: noted.clone(),
+            scheduling,
+            local: local.clone(),
+            ..prepared.config(job)
+        };
+        emulators.push(Emulator::start(config)?);
+        prepared.keep_files();
     }
-    // Dropped after the emulator, so that its watchdog acts first.
-    let restoration = if job.disposable { None } else { restore_after_kill(&[a, b]) };
-    let config = EmulatorConfig {
-        link,
-        // Clients of the control socket may have another working directory.
-        packet_trace: job
-            .packet_trace
-            .as_ref()
-            .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
-        packet_trace_files,
-        packet_trace_max_bytes: job.packet_trace_limit,
-        recordings,
-        restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
-        scheduling,
-        force: job.force,
-        ring_frames: job.ring_frames,
-        threads: job.threads.unwrap_or(1),
-        few_capabilities: job.few_capabilities,
-        lab: weir_lab::place_of_this_program(),
-        local,
-        ..EmulatorConfig::new(a, b, job.impairment.clone())
-    };
-    let leftovers = Arc::new(Mutex::new(Leftovers { socket: None, restoration }));
-    // Emulator::start forks its watchdog, which must not inherit the signal thread's state: start that thread afterwards.
-    let mut emulator = Emulator::start(config)?;
-    opened_files.into_iter().for_each(OpenedFile::keep);
     settle(&leftovers);
     let stop = Stop::new();
     let otlp = otlp.map(exporter::start_otlp_service).transpose()?;
-    let remote = emulator.remote().clone();
-    crate::job::on_set(move |impairment| {
-        remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
-    });
+    if let [only] = &emulators[..] {
+        let remote = only.remote().clone();
+        crate::job::on_set(move |impairment| {
+            remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
+        });
+    }
     // A weak reference: everything is released when this function ends.
     let left = Arc::downgrade(&leftovers);
     signals::listen_until(&stop, move || clean_up(&left))?;
-    let socket = listen(&job, emulator.remote())?;
-    note_socket(&leftovers, socket.as_ref().ok().map(ControlSocket::path));
-    if let Ok(socket) = &socket {
-        // If this fails, a socket that is left behind is removed at the next start.
-        let _ = emulator.remove_at_death(socket.path());
-    }
-    let mut head = format!("{a} ⇄ {b}, seed {}\n", job.impairment.seed);
-    for link in emulator.remote().links() {
-        head += &format!("  {link}\n");
-    }
-    head += &text::laws(&job.impairment);
-    for limit in predictions.iter().chain(emulator.remote().notes()) {
-        head += &format!("  note: {limit}\n");
-    }
-    match &socket {
-        Ok(socket) => head += &format!("control socket {}\n", socket.path().display()),
-        Err(reason) => head += &format!("no control socket: {reason}\n"),
-    }
-    match form {
-        Form::Text => drop(print(&head)?),
-        Form::Json | Form::Events => {
-            let control_socket = socket.as_ref().ok().map(|socket| socket.path().to_owned());
-            let event = Event::Ready(Ready { control_socket, message: head.clone() });
-            report(&event, head.trim_end());
+    let mut watched = Vec::new();
+    for ((job, emulator), number) in jobs.iter().zip(&mut emulators).zip(1..) {
+        let one = Watched::new(job, number, emulator)?;
+        lock(&leftovers).sockets.extend(one.socket_path().map(Path::to_owned));
+        match form {
+            Form::Text => drop(print(&one.head)?),
+            Form::Json | Form::Events => {
+                let control_socket = one.socket_path().map(Path::to_owned);
+                let event = Event::Ready(Ready { control_socket, message: one.head.clone() });
+                report(&event, one.head.trim_end());
+            }
         }
+        watched.push(one);
     }
-    let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
-    let keepalive = job.keepalive_timeout.map(|time| {
-        // Without a socket there is no contact after this one.
-        let contact =
-            socket.as_ref().map_or_else(|_| LastContact::default(), ControlSocket::contact);
-        (contact, Duration::from_nanos(time.0))
-    });
-    if keepalive.is_some() && socket.is_err() {
+    if job.keepalive_timeout.is_some() && watched.iter().any(|one| one.socket_path().is_none()) {
         warn(
             "keepalive-timeout",
             "--keepalive-timeout without a control socket: all laws end after that time",
         );
     }
-    let why = watch(&stop, emulator.remote(), until, keepalive, otlp.as_ref());
-    // From now on a second request to stop ends the emulator immediately.
+    let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
+    let why = watch(&stop, &mut watched, until, otlp.as_ref());
+    // From now on a second request to stop ends the emulators immediately.
     let over = Arc::new(AtomicBool::new(false));
-    let second_stop = end_on_second_stop(&stop, emulator.remote(), over.clone());
-    let ending = emulator.finish(why.map_or("time is over", StopReason::text));
+    let remotes = emulators.iter().map(|emulator| emulator.remote().clone()).collect();
+    let second_stop = end_on_second_stop(&stop, remotes, over.clone());
+    let reason = why.map_or("time is over", StopReason::text);
+    let endings = finish(emulators, reason);
     over.store(true, Ordering::Relaxed);
     let _ = second_stop.join();
-    note_socket(&leftovers, None);
-    drop(socket);
-    let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
-    match form {
-        Form::Text => drop(print(&text::table(&ending.report, &style()))?),
-        Form::Json => {
-            let report = serde_json::to_string_pretty(&ending.report).map_err(internal)?;
-            print(&format!("{report}\n"))?;
-        }
-        Form::Events => {
-            emit(&Event::Result(serde_json::to_value(&ending.report).map_err(internal)?));
-        }
-    }
+    lock(&leftovers).sockets.clear();
+    drop(watched);
+    print_reports(&endings, form)?;
     if let Some(otlp) = otlp {
-        otlp.set(figures::series(&ending.report));
+        otlp.set(figures::series(endings.iter().map(|ending| &ending.report)));
         exporter::finish_otlp_service(otlp, &stop);
     }
+    // A thread that panicked is the most important error.
+    let errors = endings.into_iter().filter_map(|ending| ending.error);
     super::outcome(
-        ending.error.map(CliError::from),
+        errors.max_by_key(super::exit_code).map(CliError::from),
         form == Form::Json,
         why.map_or(0, StopReason::service_exit_code),
     )
 }
 
-/// Creates the files of a packet trace that a server requested, with the owner of the stored runs.
-fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
-    let open = |path: PathBuf| -> Result<File, CliError> {
-        let mut options = File::options();
-        let file = options.append(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(CliError::io("create packet trace", &path))?;
-        data.give(&file, &path).map_err(RunsError::from)?;
-        Ok(file)
-    };
-    let mut configurations_path = path.as_os_str().to_owned();
-    configurations_path.push(".configurations");
-    Ok(PacketTraceFiles {
-        packet_trace: open(path.into())?,
-        configurations: open(configurations_path.into())?,
+/// Ends all of them at the same time.
+fn finish(emulators: Vec<Emulator>, reason: &str) -> Vec<EmulatorResult> {
+    std::thread::scope(|scope| {
+        let ending: Vec<_> = emulators
+            .into_iter()
+            .map(|emulator| scope.spawn(move || emulator.finish(reason)))
+            .collect();
+        ending
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     })
+}
+
+/// Prints the reports; several are an array in JSON.
+fn print_reports(endings: &[EmulatorResult], form: Form) -> Result<(), CliError> {
+    let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
+    let reports: Vec<_> = endings.iter().map(|ending| &ending.report).collect();
+    match (form, &reports[..]) {
+        (Form::Text, _) => {
+            for report in &reports {
+                if reports.len() > 1 {
+                    print(&format!("\n{} ⇄ {}\n", report.interfaces[0], report.interfaces[1]))?;
+                }
+                print(&text::table(report, &style()))?;
+            }
+        }
+        (Form::Json, _) => {
+            let text = match &reports[..] {
+                [only] => serde_json::to_string_pretty(only),
+                all => serde_json::to_string_pretty(all),
+            };
+            print(&format!("{}\n", text.map_err(internal)?))?;
+        }
+        (Form::Events, all) => {
+            for report in all {
+                emit(&Event::Result(serde_json::to_value(report).map_err(internal)?));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Restores offloads after this program and its watchdog were both killed: enables the offloads that an earlier emulator left
@@ -306,7 +291,7 @@ fn restore_after_kill(interfaces: &[&str]) -> Option<Restoration> {
 
 /// What would remain if this process ended without cleaning up.
 struct Leftovers {
-    socket: Option<PathBuf>,
+    sockets: Vec<PathBuf>,
     restoration: Option<Restoration>,
 }
 
@@ -318,54 +303,27 @@ fn settle(leftovers: &Mutex<Leftovers>) {
     }
 }
 
-fn note_socket(leftovers: &Mutex<Leftovers>, path: Option<&Path>) {
-    let mut leftovers = lock(leftovers);
-    leftovers.socket = path.map(Path::to_owned);
-}
-
-/// Cleans up a process that three signals end: removes the socket, enables the interfaces' offloads again and removes the
+/// Cleans up a process that three signals end: removes the sockets, enables the interfaces' offloads again and removes the
 /// note for the next start. The watchdog then has nothing left to do.
 fn clean_up(leftovers: &Weak<Mutex<Leftovers>>) {
     let Some(leftovers) = leftovers.upgrade() else { return };
     let mut leftovers = lock(&leftovers);
-    if let Some(path) = leftovers.socket.take() {
+    for path in std::mem::take(&mut leftovers.sockets) {
         let _ = std::fs::remove_file(path);
     }
     drop(leftovers.restoration.take());
 }
 
-/// Waits for the end; prints alarms and exports counters in the meantime.
+/// Waits for the end of all; prints alarms and exports counters in the meantime.
 fn watch(
     stop: &Stop,
-    remote: &Remote,
+    watched: &mut [Watched],
     until: Option<Instant>,
-    keepalive_timeout: Option<(LastContact, Duration)>,
     otlp: Option<&OtlpService>,
 ) -> Option<StopReason> {
-    let mut seen = 0;
     let mut export_at = Instant::now() + EXPORT_EVERY;
-    let mut released = false;
     loop {
-        if let Some((contact, time)) = &keepalive_timeout {
-            let is_expired = contact.elapsed() >= *time;
-            if is_expired && !released {
-                let outcome = match remote.run(None, false) {
-                    Ok(_) => "everything is forwarded unchanged".into(),
-                    Err(e) => crate::error::chain(&e),
-                };
-                let time = time.as_secs_f64();
-                notice(
-                    "keepalive-expired",
-                    &format!("keepalive timeout: no command for {time} s: {outcome}"),
-                );
-            }
-            released = is_expired;
-        }
-        let (alarms, count) = remote.alarms_after(seen);
-        seen = count;
-        for alarm in alarms {
-            alarmed(&alarm);
-        }
+        watched.iter_mut().for_each(Watched::look);
         if let Some(reason) = stop.reason() {
             return Some(reason);
         }
@@ -373,9 +331,15 @@ fn watch(
         if let Some(otlp) = otlp.filter(|_| now >= export_at) {
             export_at = now + EXPORT_EVERY;
             // An error means that it has ended.
-            remote.report().iter().for_each(|report| otlp.set(figures::series(report)));
+            let reports: Vec<_> =
+                watched.iter().filter_map(|one| one.remote.report().ok()).collect();
+            if !reports.is_empty() {
+                otlp.set(figures::series(&reports));
+            }
         }
-        if remote.has_ended() || until.is_some_and(|until| now >= until) {
+        // When an interface is removed, the other pairs go on.
+        let all_ended = watched.iter().all(|one| one.remote.has_ended());
+        if all_ended || until.is_some_and(|until| now >= until) {
             return None;
         }
         let left = until.map_or(LOOK, |until| until.saturating_duration_since(now));
@@ -383,48 +347,20 @@ fn watch(
     }
 }
 
-fn alarmed(alarm: &Alarm) {
-    let text = format!("alarm: {}", alarm.text);
-    report(&Event::Warning(Notice::new(alarm.kind.name(), &text)), &text);
-}
-
-/// Ends the emulator immediately on the second request to stop.
+/// Ends the emulators immediately on the second request to stop.
 fn end_on_second_stop(
     stop: &Stop,
-    remote: &Remote,
+    remotes: Vec<Remote>,
     over: Arc<AtomicBool>,
 ) -> std::thread::JoinHandle<()> {
-    let (stop, remote) = (stop.clone(), remote.clone());
+    let stop = stop.clone();
     std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
             if stop.requests() >= 2 {
-                remote.abort();
+                remotes.iter().for_each(Remote::abort);
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     })
-}
-
-/// The control socket, or why there is none. If its path was given and can't be used, that is an error: clients would not
-/// find the emulator there.
-fn listen(job: &EmulatorJob, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
-    if !job.controlled {
-        return Ok(Err("none is wanted".into()));
-    }
-    if let Some(path) = &job.control_socket {
-        return Ok(Ok(ControlSocket::listen(path, remote.clone())?));
-    }
-    let listening = default_path().map_err(|e| e.to_string()).and_then(|path| {
-        ControlSocket::listen(&path, remote.clone()).map_err(|e| crate::error::chain(&e))
-    });
-    Ok(listening)
-}
-
-fn default_path() -> Result<PathBuf, weir_lab::Error> {
-    let name = socket_name(&std::process::id().to_string());
-    let directory = weir_lab::runtime_directory()?;
-    // This also removes the sockets of emulators that were killed.
-    let _ = super::control::running(&directory);
-    Ok(directory.join(name))
 }

@@ -12,6 +12,7 @@ pub(crate) mod files;
 mod live;
 mod on;
 mod outward;
+mod pair;
 mod record;
 mod relay;
 mod serve;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
 
 /// Runs a job of `weir job`.
 pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
-    live::emulate(job, live::Form::Events, live::Around::default())
+    live::emulate(&[job], live::Form::Events, live::Around::default())
 }
 
 /// The outcome after the report was printed: `code`, or the error. With `--json` the report is the only object on stdout;
