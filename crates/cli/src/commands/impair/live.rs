@@ -178,7 +178,7 @@ pub(super) fn emulate(
     signals::listen_until(&stop, move || clean_up(&left))?;
     let mut watched = Vec::new();
     for ((job, emulator), number) in jobs.iter().zip(&mut emulators).zip(1..) {
-        let one = Watched::new(job, number, emulator)?;
+        let one = Watched::new(job, number, jobs.len() == 1, emulator)?;
         lock(&leftovers).sockets.extend(one.socket_path().map(Path::to_owned));
         match form {
             Form::Text => drop(print(&one.head)?),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_emulator::control::{ControlSocket, LastContact, socket_name};
 use weir_emulator::{
-    Alarm, Emulator, EmulatorConfig, LinkMode, PacketTraceFiles, Recording, RecordingKind, Remote,
+    Emulator, EmulatorConfig, LinkMode, PacketTraceFiles, Recording, RecordingKind, Remote,
 };
 use weir_jobs::{EmulatorJob, Event, Notice};
 use weir_runs::DataDirectory;
@@ -114,6 +114,8 @@ pub(super) struct Watched {
     pub(super) remote: Remote,
     /// Interfaces, seed, links, laws, notes and the control socket, as printed at the start.
     pub(super) head: String,
+    /// Its interfaces, if this process has other pairs.
+    label: Option<String>,
     socket: Option<ControlSocket>,
     keepalive: Option<(LastContact, Duration)>,
     is_released: bool,
@@ -121,10 +123,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Opens the control socket of the `number`th emulator of this process, from 1.
+    /// Opens the control socket of the `number`th emulator of this process, from 1; `is_only` if there is no other.
     pub(super) fn new(
         job: &EmulatorJob,
         number: usize,
+        is_only: bool,
         emulator: &mut Emulator,
     ) -> Result<Self, CliError> {
         let remote = emulator.remote().clone();
@@ -153,7 +156,8 @@ impl Watched {
             (contact, Duration::from_nanos(time.0))
         });
         let socket = socket.ok();
-        Ok(Self { remote, head, socket, keepalive, is_released: false, seen_alarms: 0 })
+        let label = (!is_only).then(|| format!("{a} ⇄ {b}: "));
+        Ok(Self { remote, head, label, socket, keepalive, is_released: false, seen_alarms: 0 })
     }
 
     pub(super) fn socket_path(&self) -> Option<&Path> {
@@ -169,10 +173,10 @@ impl Watched {
                     Ok(_) => "everything is forwarded unchanged".into(),
                     Err(e) => crate::error::chain(&e),
                 };
-                let time = time.as_secs_f64();
+                let (of, time) = (self.label.as_deref().unwrap_or(""), time.as_secs_f64());
                 notice(
                     "keepalive-expired",
-                    &format!("keepalive timeout: no command for {time} s: {outcome}"),
+                    &format!("{of}keepalive timeout: no command for {time} s: {outcome}"),
                 );
             }
             self.is_released = is_expired;
@@ -180,14 +184,10 @@ impl Watched {
         let (alarms, count) = self.remote.alarms_after(self.seen_alarms);
         self.seen_alarms = count;
         for alarm in alarms {
-            alarmed(&alarm);
+            let text = format!("{}alarm: {}", self.label.as_deref().unwrap_or(""), alarm.text);
+            report(&Event::Warning(Notice::new(alarm.kind.name(), &text)), &text);
         }
     }
-}
-
-fn alarmed(alarm: &Alarm) {
-    let text = format!("alarm: {}", alarm.text);
-    report(&Event::Warning(Notice::new(alarm.kind.name(), &text)), &text);
 }
 
 /// The control socket, or why there is none. If its path was given and can't be used, that is an error: clients would not
