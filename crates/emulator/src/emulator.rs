@@ -37,7 +37,8 @@ pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
 pub struct Emulator {
     remote: Remote,
     threads: Vec<JoinHandle<DirectionResult>>,
-    supervisor: Option<JoinHandle<()>>,
+    /// They raise alarms.
+    supervisors: Vec<JoinHandle<()>>,
     packet_trace: Option<PacketTrace>,
     watchdog: Option<Watchdog>,
     /// Detached when the emulator receives no more packets.
@@ -67,7 +68,9 @@ impl Emulator {
         let (mut path, namespace) = LocalPath::create(&local, &config.interfaces, config.force)?;
         let mut emulator = namespace.run_in(|| Self::start_here(config))??;
         path.divert(&local)?;
+        let (remote, index) = (emulator.remote.clone(), path.index());
         emulator.local = Some(path);
+        emulator.supervise(move || remote.watch_interface(&local.interface, index))?;
         Ok(emulator)
     }
 
@@ -296,18 +299,23 @@ impl Emulator {
         let mut emulator = Emulator {
             remote: remote.clone(),
             threads,
-            supervisor: None,
+            supervisors: Vec::new(),
             packet_trace,
             watchdog,
             local: None,
             locks: Vec::new(),
         };
+        emulator.supervise(move || remote.watch())?;
+        Ok(emulator)
+    }
+
+    fn supervise(&mut self, watch: impl FnOnce() + Send + 'static) -> Result<(), EmulatorError> {
         let supervisor = std::thread::Builder::new()
             .name("weir-watch".into())
-            .spawn(move || remote.watch())
+            .spawn(watch)
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
-        emulator.supervisor = Some(supervisor);
-        Ok(emulator)
+        self.supervisors.push(supervisor);
+        Ok(())
     }
 
     /// Makes the watchdog remove a file when this process dies, also by SIGKILL.
@@ -377,7 +385,7 @@ impl Emulator {
         let (over, bell) = &self.remote.shared.over;
         *lock(over) = true;
         bell.notify_all();
-        if let Some(supervisor) = self.supervisor.take() {
+        for supervisor in self.supervisors.drain(..) {
             let _ = supervisor.join();
         }
         if let Some(watchdog) = self.watchdog.take() {

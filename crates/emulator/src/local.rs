@@ -81,6 +81,11 @@ impl LocalPath {
         Ok(())
     }
 
+    /// The index of the impaired interface.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
     /// Redirects no further packets. The emulator's queued ones are still delivered.
     pub(crate) fn release(&mut self) {
         self.diversion = None;

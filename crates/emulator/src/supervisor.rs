@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_model::counted;
-use weir_net::interface;
+use weir_net::interface::{self, Interface};
 
-use crate::alarm::AlarmKind;
+use crate::alarm::{AlarmKind, Alarms};
 use crate::direction::DirectionStatus;
 use crate::emulator::NAMES;
 use crate::lateness::LATE_NS;
@@ -31,6 +31,11 @@ impl Remote {
     /// The supervisor's life.
     pub(crate) fn watch(&self) {
         let mut seen = Seen::default();
+        self.each_time(|| self.look(&mut seen));
+    }
+
+    /// Does something twice a second until the emulator ends.
+    fn each_time(&self, mut look: impl FnMut()) {
         let (over, bell) = &self.shared.over;
         let mut ended = lock(over);
         while !*ended {
@@ -39,7 +44,7 @@ impl Remote {
                 Err(poisoned) => poisoned.into_inner().0,
             };
             if !*ended {
-                self.look(&mut seen);
+                look();
             }
         }
     }
@@ -132,17 +137,32 @@ impl Remote {
             && let Ok(all) = interface::interfaces()
         {
             for (name, index) in self.shared.interfaces.iter().zip(indices) {
-                let found = all.iter().find(|found| found.index == index);
-                let down = !found.is_some_and(|found| found.up && found.carrier);
-                alarms.set(AlarmKind::LinkDown, name, down, now, || {
-                    format!("{name} is {}", if found.is_some() { "down" } else { "gone" })
-                });
-                if found.is_none() {
-                    // A socket is notified when an interface goes down, but perhaps not when it is removed.
-                    *lock(&self.shared.gone) = Some(name.clone());
-                    self.abort();
-                }
+                self.look_at(name, index, &all, &mut alarms);
             }
+        }
+    }
+
+    /// Watches an interface of the calling thread's network namespace until the emulator ends: that of `--local`, which is in
+    /// another namespace than the emulator's own.
+    pub(crate) fn watch_interface(&self, name: &str, index: u32) {
+        self.each_time(|| {
+            if let Ok(all) = interface::interfaces() {
+                self.look_at(name, index, &all, &mut lock(&self.shared.alarms));
+            }
+        });
+    }
+
+    /// Raises an alarm if an interface is down, and ends the emulator if it was removed.
+    fn look_at(&self, name: &str, index: u32, all: &[Interface], alarms: &mut Alarms) {
+        let found = all.iter().find(|found| found.index == index);
+        let down = !found.is_some_and(|found| found.up && found.carrier);
+        alarms.set(AlarmKind::LinkDown, name, down, self.seconds(), || {
+            format!("{name} is {}", if found.is_some() { "down" } else { "gone" })
+        });
+        if found.is_none() {
+            // A socket is notified when an interface goes down, but perhaps not when it is removed.
+            *lock(&self.shared.gone) = Some(name.to_owned());
+            self.abort();
         }
     }
 }

@@ -236,3 +236,24 @@ fn unusable_arguments_for_own_traffic_are_refused() {
     command.env("SSH_CONNECTION", &session);
     run(command).good();
 }
+
+#[test]
+fn the_interface_of_own_traffic_is_watched() {
+    let test = "the_interface_of_own_traffic_is_watched";
+    let Some(hosts) = Hosts::up(test, &[]) else { return };
+    let mut emulator = hosts.emulator(&["delay 1ms"]);
+    let alarms = || -> Vec<(String, bool)> {
+        let text = run(hosts.weir(&["impair", "stats", "--json"])).good();
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        let all = shown["alarms"].as_array().unwrap().iter();
+        let down = all.filter(|alarm| alarm["kind"] == "link-down");
+        down.map(|alarm| (alarm["object"].as_str().unwrap().into(), alarm["active"] == true))
+            .collect()
+    };
+    hosts.tool("a", &["ip", "link", "set", "eth0", "down"]).good();
+    until("it is down", || alarms() == [("eth0".to_owned(), true)]);
+    hosts.tool("a", &["ip", "link", "set", "eth0", "up"]).good();
+    until("it is up", || alarms() == [("eth0".to_owned(), false)]);
+    hosts.tool("a", &["ip", "link", "del", "eth0"]).good();
+    assert_eq!(wait(&mut emulator.child, "weir impair").code(), Some(3));
+}
