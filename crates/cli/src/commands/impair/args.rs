@@ -154,7 +154,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair serve [OPTIONS]\n       weir impair list|end|set|show|start|stop|trigger|capture|log|trace|stats|reset|save|acknowledge|clear|thresholds …",
+    override_usage = "weir impair [OPTIONS] A B [LAWS]\n       weir impair [OPTIONS] --local INTERFACE --to PREFIX [LAWS]\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] [LAWS] -- COMMAND\n       weir impair serve [OPTIONS]\n       weir impair list|end|set|show|start|stop|trigger|capture|log|trace|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -215,6 +215,25 @@ impl LawArgs {
     /// Whether these flags define more than the laws of packets that no filter matches.
     pub(crate) fn is_whole(&self) -> bool {
         self.config.is_some() || !self.paths.is_empty() || !self.hops.is_empty()
+    }
+
+    /// With the laws of both directions in words that no flag precedes.
+    pub(super) fn with_line(&self, words: &[&str]) -> Result<LawArgs, CliError> {
+        let mut laws = self.clone();
+        if words.is_empty() {
+            return Ok(laws);
+        }
+        let line = words.join(" ");
+        if laws.both().is_some()
+            || laws.a_to_b.is_some()
+            || laws.b_to_a.is_some()
+            || laws.config.is_some()
+        {
+            let accepted = "nothing with --both, --a-to-b, --b-to-a, --netem or --config";
+            return Err(CliError::flag("LAWS", &line, accepted));
+        }
+        laws.both = Some(of_line(&line)?);
+        Ok(laws)
     }
 
     /// The laws of both directions.
@@ -416,23 +435,10 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// The impairment that the flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
-        let mut laws = self.laws.clone();
         // With --local the positional arguments are laws alone.
         let interfaces = [&self.a, &self.b].into_iter().flatten().filter(|_| self.local.is_some());
         let line: Vec<&str> = interfaces.chain(&self.line).map(String::as_str).collect();
-        if !line.is_empty() {
-            let line = line.join(" ");
-            if laws.both().is_some()
-                || laws.a_to_b.is_some()
-                || laws.b_to_a.is_some()
-                || laws.config.is_some()
-            {
-                let accepted = "nothing with --both, --a-to-b, --b-to-a, --netem or --config";
-                return Err(CliError::flag("LAWS", &line, accepted));
-            }
-            laws.both = Some(of_line(&line)?);
-        }
-        let mut config = laws.impairment()?;
+        let mut config = self.laws.with_line(&line)?.impairment()?;
         config.impair_arp |= self.impair_arp;
         config.native_port = self.native_port.unwrap_or(config.native_port);
         self.set_timeline(&mut config)?;
@@ -471,7 +477,7 @@ impl RunArgs {
 }
 
 /// The laws after the interfaces. Words of a tc command get the flag that takes them.
-fn of_line(line: &str) -> Result<Laws, CliError> {
+pub(super) fn of_line(line: &str) -> Result<Laws, CliError> {
     let error = match values::laws(line) {
         Ok(laws) => return Ok(laws),
         Err(error) => error,
@@ -681,7 +687,7 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
+    override_usage = "weir impair exec [OPTIONS] [LAWS] -- COMMAND…",
     after_help = "`weir impair --help` explains LAWS.\n\
                   Exit codes: the command's (128 plus the number of the signal that ended it); 126 it could not be run, \
                   127 it does not exist; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; \
@@ -711,7 +717,7 @@ pub(crate) struct ExecArgs {
     /// Print errors and warnings only, neither laws nor report
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Command and its arguments, after `--`
+    /// Command and its arguments, after `--`. Words before it are LAWS of both directions
     #[arg(
         required = true,
         trailing_var_arg = true,

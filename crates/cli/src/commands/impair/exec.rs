@@ -1,7 +1,7 @@
 //! `weir impair exec -- COMMAND`: runs a command in a namespace of its own, behind the emulator. The command reaches this
 //! host's services and, where the kernel permits it, other hosts.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use weir_lab::{Lab, LabSpec, Topology};
 use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
 use weir_net::thread::raise_descriptor_limit;
 
-use super::args::ExecArgs;
+use super::args::{ExecArgs, of_line};
 use super::files::OutputFiles;
 use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, send_signal};
@@ -55,15 +55,17 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         log: args.log.as_deref(),
     }
     .check(&args.laws)?;
-    let impairment = args.laws.impairment()?;
-    args.laws.print_translation();
-    if args.laws.is_empty() {
+    let (line, asked) = divide(&args.command);
+    let laws = args.laws.with_line(&line)?;
+    let impairment = laws.impairment()?;
+    laws.print_translation();
+    if laws.is_empty() {
         warn(
             "no-laws",
-            "the path is not impaired: no laws are given (--both, --netem, --profile, --config)",
+            "the path is not impaired: no laws are given (LAWS, --netem, --profile, --config)",
         );
     }
-    let Some((program, words)) = args.command.split_first() else {
+    let Some((program, words)) = asked.split_first() else {
         return Err(CliError::flag("COMMAND", "nothing", "a command and its arguments"));
     };
     if program.to_string_lossy().starts_with('-') {
@@ -75,6 +77,9 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     if is_missing(program) {
         let program = program.to_string_lossy().into_owned();
+        if of_line(&program).is_ok() {
+            return Err(CliError::flag("COMMAND", program, "after laws: -- and the command"));
+        }
         return Err(CliError::Command { program, source: io::Error::from_raw_os_error(NO_ENTRY) });
     }
     let mut report_file = match &args.report {
@@ -189,7 +194,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     // The convention of shells: 128 plus the signal's number.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
     let code = done.asked.map_or(code, StopReason::exit_code);
-    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = asked.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let result = ExecResult { command, exit_code: code, seconds, report: ended.report };
     if let Some((file, path)) = &mut report_file {
         let text = serde_json::to_string_pretty(&result).map_err(io::Error::from);
@@ -211,6 +216,23 @@ struct ExecResult {
     /// The emulator's report.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
+}
+
+/// Laws before a `--`, and the command behind it. Words before a `--` that are no laws, or whose first is a program, are the
+/// command's.
+fn divide(words: &[OsString]) -> (Vec<&str>, &[OsString]) {
+    let no_laws = (Vec::new(), words);
+    let Some(at) = words.iter().position(|word| word == "--") else { return no_laws };
+    let (before, command) = (&words[..at], &words[at + 1..]);
+    let Some(line) = before.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
+        return no_laws;
+    };
+    match before.first().is_some_and(|program| is_missing(program))
+        && of_line(&line.join(" ")).is_ok()
+    {
+        true => (line, command),
+        false => no_laws,
+    }
 }
 
 /// Whether no program of this name exists, by the search of execvp(3); checked before the lab is created. If one exists but
@@ -337,6 +359,24 @@ fn refusal(mut reader: PipeReader) -> Option<io::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_before_the_command_are_laws_unless_they_are_a_program() {
+        let divided = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let (laws, command) = divide(&words);
+            (laws.join(" "), command.join(OsStr::new(" ")).into_string().unwrap())
+        };
+        for (line, laws, command) in [
+            ("delay 40ms loss 1% -- curl -- x", "delay 40ms loss 1%", "curl -- x"),
+            ("delay 40ms curl", "", "delay 40ms curl"),
+            ("git log -- file", "", "git log -- file"),
+            ("sh -c true -- delay", "", "sh -c true -- delay"),
+            ("delay -- x", "", "delay -- x"),
+        ] {
+            assert_eq!(divided(line), (laws.to_owned(), command.to_owned()), "{line}");
+        }
+    }
 
     #[test]
     fn an_interrupt_is_the_terminals_where_this_group_is_in_its_foreground() {

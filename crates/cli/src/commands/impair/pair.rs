@@ -1,4 +1,4 @@
-//! One pair of interfaces of `weir impair`: what is opened for its emulator, its control socket, and what is told while it runs.
+//! One pair of interfaces of `weir impair`: what is opened for its emulator, its control socket, and what it reports while it runs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
