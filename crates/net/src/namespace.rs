@@ -40,7 +40,7 @@ use std::sync::Arc;
 pub use child::{ChildSetup, ClockOffset};
 pub use create::{NamespaceOptions, NamespaceParts, create, enter_user_namespace, route_socket};
 pub use link::LinkControl;
-pub(crate) use link::{interface_ioctl, interface_name, request_for, set_feature_bit};
+pub(crate) use link::{interface_ioctl, interface_name, request_for, set_feature_bit, set_flags};
 pub(crate) use process::signal_group;
 pub use process::{
     Process, TerminationSignals, boot_id, effective_user_id, end_processes_in, process_start_time,

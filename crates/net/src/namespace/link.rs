@@ -18,6 +18,9 @@ const MAX_FEATURES: u32 = 1024;
 /// Words of features that the allocation-free path can carry.
 pub(crate) const MAX_FEATURE_WORDS: usize = 8;
 
+// linux/sockios.h, which libc has for other systems only.
+const SIOCGIFTXQLEN: libc::c_ulong = 0x8942;
+
 /// Settings of the interfaces of one network namespace.
 #[derive(Debug)]
 pub struct LinkControl {
@@ -112,6 +115,53 @@ impl LinkControl {
         }
     }
 
+    /// Brings an interface up (`IFF_UP`).
+    ///
+    /// # Errors
+    /// An unknown interface; the kernel's refusal.
+    pub fn set_up(&self, interface: &str) -> Result<(), Error> {
+        self.setting("bring up", interface, |socket, request| {
+            set_flags(socket, request, libc::IFF_UP as u16, libc::IFF_UP as u16)
+        })
+    }
+
+    /// The length of an interface's transmit queue, packets.
+    ///
+    /// # Errors
+    /// An unknown interface.
+    pub fn transmit_queue_length(&self, interface: &str) -> Result<u32, Error> {
+        self.setting("read the transmit queue length of", interface, |socket, request| {
+            interface_ioctl(socket, SIOCGIFTXQLEN, request)?;
+            // SAFETY: SIOCGIFTXQLEN filled ifr_qlen, which shares its place with ifr_ifindex: both are the union's one int.
+            Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+        })
+    }
+
+    /// Sets the length of an interface's transmit queue, packets.
+    ///
+    /// # Errors
+    /// An unknown interface; the kernel's refusal.
+    pub fn set_transmit_queue_length(&self, interface: &str, packets: u32) -> Result<(), Error> {
+        self.setting("set the transmit queue length of", interface, |socket, request| {
+            // As above.
+            request.ifr_ifru.ifru_ifindex = packets as c_int;
+            interface_ioctl(socket, libc::SIOCSIFTXQLEN as libc::c_ulong, request)
+        })
+    }
+
+    fn setting<T>(
+        &self,
+        operation: &'static str,
+        interface: &str,
+        change: impl FnOnce(RawFd, &mut libc::ifreq) -> Result<T, c_int>,
+    ) -> Result<T, Error> {
+        let change = |name| change(self.socket.as_raw_fd(), &mut request_for(&name));
+        interface_name(interface)
+            .ok_or(libc::ENODEV)
+            .and_then(change)
+            .map_err(|errno| Error::new(operation, interface, io::Error::from_raw_os_error(errno)))
+    }
+
     /// Bit of a feature and number of feature words, for a later change without allocation.
     pub(crate) fn feature_bit(&self, interface: &str, name: &str) -> Result<(u32, u32), Error> {
         let names = self.feature_names(interface)?;
@@ -165,6 +215,20 @@ pub(crate) fn interface_ioctl(
     } else {
         Ok(())
     }
+}
+
+/// Sets the flags in `mask` of the interface that `request` names to their values in `flags`. Async-signal-safe.
+pub(crate) fn set_flags(
+    socket: RawFd,
+    request: &mut libc::ifreq,
+    flags: u16,
+    mask: u16,
+) -> Result<(), c_int> {
+    interface_ioctl(socket, libc::SIOCGIFFLAGS as libc::c_ulong, request)?;
+    // SAFETY: SIOCGIFFLAGS filled this member.
+    let now = unsafe { request.ifr_ifru.ifru_flags } as u16;
+    request.ifr_ifru.ifru_flags = ((now & !mask) | (flags & mask)) as libc::c_short;
+    interface_ioctl(socket, libc::SIOCSIFFLAGS as libc::c_ulong, request)
 }
 
 /// SIOCETHTOOL with a command laid out in `words`, which is large enough for the kernel's answer to

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::os::fd::RawFd;
 
-use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
+use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit, set_flags};
 
 /// Maximum number of actions of one watchdog.
 pub const MAX_ACTIONS: usize = 128;
@@ -228,7 +228,9 @@ fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
             request.ifr_ifru.ifru_ifindex = order.value as c_int;
             interface_ioctl(control, libc::SIOCSIFTXQLEN as libc::c_ulong, &mut request)
         }
-        OrderKind::LinkFlags => set_flags(control, &mut request, order),
+        OrderKind::LinkFlags => {
+            set_flags(control, &mut request, order.value as u16, order.detail as u16)
+        }
         OrderKind::FeatureOn | OrderKind::FeatureOff => {
             let on = order.kind == OrderKind::FeatureOn;
             set_feature_bit(control, &order.interface, order.value, order.detail, on)
@@ -237,15 +239,6 @@ fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
         OrderKind::DeleteLink => delete_link(route, order.index),
         OrderKind::Disarm | OrderKind::EndProcesses | OrderKind::RemoveFile => Ok(()),
     }
-}
-
-fn set_flags(control: RawFd, request: &mut libc::ifreq, order: &Order) -> Result<(), c_int> {
-    interface_ioctl(control, libc::SIOCGIFFLAGS as libc::c_ulong, request)?;
-    // SAFETY: SIOCGIFFLAGS filled this member.
-    let now = unsafe { request.ifr_ifru.ifru_flags } as u16;
-    let (value, mask) = (order.value as u16, order.detail as u16);
-    request.ifr_ifru.ifru_flags = ((now & !mask) | (value & mask)) as libc::c_short;
-    interface_ioctl(control, libc::SIOCSIFFLAGS as libc::c_ulong, request)
 }
 
 /// RTM_DELQDISC: nlmsghdr (16 bytes) and tcmsg (20 bytes: family, index, handle, parent, info).
