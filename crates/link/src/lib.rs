@@ -53,6 +53,7 @@ mod settings;
 mod slabs;
 #[cfg(target_os = "linux")]
 mod stamps;
+mod store;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for super-packets of rings"))]

@@ -14,8 +14,9 @@ use crate::link::{
     Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
     TransmitStatistics,
 };
-use crate::segment::{Segmentation, VnetHeader};
+use crate::segment::VnetHeader;
 use crate::slabs::{Handle, Slabs};
+use crate::store::{Facts, store_any, store_whole};
 
 /// A frame on its way in.
 #[derive(Debug)]
@@ -138,56 +139,6 @@ struct MemoryReceiver {
     bell: Arc<UnixDatagram>,
 }
 
-impl MemoryReceiver {
-    /// Stores a super-packet, whole or as segments.
-    fn store(
-        &mut self,
-        arriving: &Arriving,
-        segment_bytes: u16,
-        slabs: &mut Slabs,
-        out: &mut Vec<Received>,
-    ) {
-        let Arriving { ingress_ns, frame, .. } = arriving;
-        let vnet = VnetHeader::of_super_packet(frame, segment_bytes);
-        let Some(segmentation) = Segmentation::plan(frame, &vnet) else {
-            self.statistics.unusable += 1;
-            return;
-        };
-        self.statistics.super_packets += 1;
-        if self.keeps_trains
-            && segmentation.is_train(frame)
-            && slabs.trains().has_room(frame.len())
-            && let Some(slot) = slabs.insert(frame)
-        {
-            self.statistics.trains += 1;
-            self.statistics.frames += segmentation.segments() as u64;
-            out.extend(slabs.split(slot, segmentation, *ingress_ns));
-            return;
-        }
-        for segment in 0..segmentation.segments() {
-            let mut bytes = vec![0; segmentation.len(segment)];
-            segmentation.write(frame, segment, &mut bytes);
-            self.insert(&bytes, *ingress_ns, slabs, out);
-        }
-    }
-
-    fn insert(
-        &mut self,
-        frame: &[u8],
-        ingress_ns: u64,
-        slabs: &mut Slabs,
-        out: &mut Vec<Received>,
-    ) {
-        match slabs.insert(frame) {
-            Some(handle) => {
-                self.statistics.frames += 1;
-                out.push(Received { handle, len: frame.len() as u32, ingress_ns });
-            }
-            None => self.statistics.slab_drops += 1,
-        }
-    }
-}
-
 impl Receive for MemoryReceiver {
     fn keep_trains(&mut self) {
         self.keeps_trains = true;
@@ -200,10 +151,11 @@ impl Receive for MemoryReceiver {
         for _ in 0..most {
             let Some(arriving) = shared.inward.pop_front() else { break };
             taken += 1;
-            match arriving.segment_bytes {
-                Some(bytes) => self.store(&arriving, bytes, slabs, out),
-                None => self.insert(&arriving.frame, arriving.ingress_ns, slabs, out),
-            }
+            let Arriving { ingress_ns, frame, segment_bytes } = arriving;
+            let vnet = segment_bytes.map(|bytes| VnetHeader::of_super_packet(&frame, bytes));
+            let facts = Facts { ingress_ns, tag: None, vnet: vnet.unwrap_or_default() };
+            let store = if self.keeps_trains { store_whole } else { store_any };
+            store(&frame, &facts, slabs, &mut self.statistics, out);
         }
         #[cfg(unix)]
         if shared.inward.is_empty() {

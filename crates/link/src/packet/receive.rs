@@ -8,16 +8,14 @@ use weir_net::clock::Clock;
 
 use super::ring::Ring;
 use crate::bpf::Attachment;
-use crate::checksum::complete_at;
 use crate::error::{Error, Result};
 use crate::link::{Receive, ReceiveStatistics, Received};
 use crate::segment::{Segmentation, VnetHeader};
 use crate::slabs::Slabs;
 use crate::stamps::StampMap;
+use crate::store::{Facts, store_any, store_train};
 use crate::sys::{self, Device};
 
-const MACS: usize = 12;
-const TAG: usize = 4;
 /// The longest super-packet (`GSO_MAX_SIZE` of BIG TCP) with its headers.
 const LONGEST_SUPER_PACKET: usize = (512 << 10) + 256;
 
@@ -33,14 +31,6 @@ pub(super) struct PacketReceiver {
     keeps_trains: bool,
     /// Keeps the frames from this host's own stack.
     _guard: Option<Arc<Attachment>>,
-}
-
-/// A frame's metadata.
-struct Facts {
-    ingress_ns: u64,
-    /// The stripped VLAN tag, as it was in the frame.
-    tag: Option<[u8; TAG]>,
-    vnet: VnetHeader,
 }
 
 impl PacketReceiver {
@@ -109,12 +99,8 @@ impl PacketReceiver {
                     None => self.statistics.unusable += 1,
                 };
             };
-            self.statistics.super_packets += 1;
-            self.statistics.trains += 1;
-            self.statistics.segments += segmentation.segments() as u64;
-            self.statistics.frames += segmentation.segments() as u64;
-            out.extend(slabs.split(slot, segmentation, facts.ingress_ns));
-            return;
+            let ingress_ns = facts.ingress_ns;
+            return store_train(slot, segmentation, ingress_ns, slabs, &mut self.statistics, out);
         }
         self.long.resize(LONGEST_SUPER_PACKET, 0);
         match Self::read_long(&self.fd, &mut self.long) {
@@ -191,103 +177,4 @@ impl Receive for PacketReceiver {
         self.statistics.clock_steps = self.stamps.steps();
         Ok(self.statistics)
     }
-}
-
-/// Stores a frame, or the segments of a super-packet.
-#[inline]
-fn store_any(
-    frame: &[u8],
-    facts: &Facts,
-    slabs: &mut Slabs,
-    statistics: &mut ReceiveStatistics,
-    out: &mut Vec<Received>,
-) {
-    if facts.vnet.is_super_packet() {
-        store_segments(frame, facts, slabs, statistics, out);
-    } else {
-        store(frame, facts, slabs, statistics, out);
-    }
-}
-
-/// Stores a frame as on a cable: with its tag restored and its checksum completed.
-#[inline]
-fn store(
-    frame: &[u8],
-    facts: &Facts,
-    slabs: &mut Slabs,
-    statistics: &mut ReceiveStatistics,
-    out: &mut Vec<Received>,
-) {
-    let shift = if facts.tag.is_some() { TAG } else { 0 };
-    if frame.len() < MACS {
-        statistics.unusable += 1;
-        return;
-    }
-    let Some((handle, to)) = slabs.allocate(frame.len() + shift) else {
-        statistics.slab_drops += 1;
-        return;
-    };
-    match facts.tag {
-        None => to.copy_from_slice(frame),
-        Some(tag) => {
-            insert_tag(tag, frame, to);
-            statistics.vlan_tags_restored += 1;
-        }
-    }
-    if facts.vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0 {
-        let start = usize::from(facts.vnet.csum_start) + shift;
-        if complete_at(to, start, facts.vnet.csum_offset.into()) {
-            statistics.checksums_completed += 1;
-        }
-    }
-    push(handle, to.len(), facts, statistics, out);
-}
-
-/// Stores the segments of a super-packet.
-fn store_segments(
-    frame: &[u8],
-    facts: &Facts,
-    slabs: &mut Slabs,
-    statistics: &mut ReceiveStatistics,
-    out: &mut Vec<Received>,
-) {
-    let Some(segmentation) = Segmentation::plan(frame, &facts.vnet) else {
-        statistics.unusable += 1;
-        return;
-    };
-    statistics.super_packets += 1;
-    let shift = if facts.tag.is_some() { TAG } else { 0 };
-    for segment in 0..segmentation.segments() {
-        let len = segmentation.len(segment);
-        let Some((handle, to)) = slabs.allocate(len + shift) else {
-            statistics.slab_drops += 1;
-            continue;
-        };
-        segmentation.write(frame, segment, &mut to[shift..]);
-        if let Some(tag) = facts.tag {
-            to.copy_within(TAG..TAG + MACS, 0);
-            to[MACS..MACS + TAG].copy_from_slice(&tag);
-            statistics.vlan_tags_restored += 1;
-        }
-        statistics.segments += 1;
-        push(handle, len + shift, facts, statistics, out);
-    }
-}
-
-fn insert_tag(tag: [u8; TAG], frame: &[u8], to: &mut [u8]) {
-    to[..MACS].copy_from_slice(&frame[..MACS]);
-    to[MACS..MACS + TAG].copy_from_slice(&tag);
-    to[MACS + TAG..].copy_from_slice(&frame[MACS..]);
-}
-
-#[inline]
-fn push(
-    handle: crate::slabs::Handle,
-    len: usize,
-    facts: &Facts,
-    statistics: &mut ReceiveStatistics,
-    out: &mut Vec<Received>,
-) {
-    statistics.frames += 1;
-    out.push(Received { handle, len: len as u32, ingress_ns: facts.ingress_ns });
 }
