@@ -1,8 +1,8 @@
 //! Packet links: input and output of the emulator's frames. Nothing here decides on a frame's disposition.
 //!
 //! [`Slabs`] store frames, which are identified by a [`Handle`]. A [`Link`] has two halves, [`Receive`] and
-//! [`Transmit`], one thread each. It is a packet socket with a ring (TPACKET_V2), AF_XDP, or memory for
-//! tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times. libpcap compiles filter
+//! [`Transmit`], one thread each. It is a packet socket with a ring (TPACKET_V2), AF_XDP, the wire behind a TAP device, or
+//! memory for tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times. libpcap compiles filter
 //! expressions ([`pcap`]).
 //!
 //! A received frame is as on a cable: VLAN tags in place, checksums complete, no longer than the sender's
@@ -56,6 +56,8 @@ mod stamps;
 mod store;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg(target_os = "linux")]
+mod tap;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for super-packets of rings"))]
 mod train;
 #[cfg(target_os = "linux")]
@@ -72,3 +74,5 @@ pub use options::{LinkChoice, LinkOptions};
 #[cfg(target_os = "linux")]
 pub use settings::{DisabledOffloads, UNWANTED, disable_offloads};
 pub use slabs::{Handle, SlabUsage, Slabs};
+#[cfg(target_os = "linux")]
+pub use tap::open_tap;

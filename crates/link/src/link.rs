@@ -146,6 +146,8 @@ pub enum Mode {
     XdpNative,
     /// AF_XDP with an XDP program in the network stack; the kernel copies.
     XdpGeneric,
+    /// A TAP device, of which this process is the wire.
+    Tap,
     /// Frames in memory.
     Memory,
 }
@@ -159,6 +161,7 @@ impl Mode {
             Mode::XdpZeroCopy => "xdp-zero-copy",
             Mode::XdpNative => "xdp-native",
             Mode::XdpGeneric => "xdp-generic",
+            Mode::Tap => "tap",
             Mode::Memory => "memory",
         }
     }
@@ -166,7 +169,7 @@ impl Mode {
     /// Whether its halves know super-packets that are kept whole ([`Receive::keep_trains`]).
     #[must_use]
     pub const fn knows_trains(self) -> bool {
-        matches!(self, Mode::Packet | Mode::Memory)
+        matches!(self, Mode::Packet | Mode::Tap | Mode::Memory)
     }
 }
 

@@ -58,7 +58,7 @@ fn binding(mode: Mode) -> Option<(u16, bool)> {
         Mode::XdpZeroCopy => Some((libc::XDP_ZEROCOPY, true)),
         Mode::XdpNative => Some((libc::XDP_COPY, true)),
         Mode::XdpGeneric => Some((libc::XDP_COPY, false)),
-        Mode::Packet | Mode::Memory => None,
+        Mode::Packet | Mode::Tap | Mode::Memory => None,
     }
 }
 

@@ -337,6 +337,217 @@ fn frames_of_sockets_arrive_with_correct_checksums() {
     }
 }
 
+/// The ends that are TAP devices in tests of these: the link to the other end is a packet socket.
+const TAP_ENDS: [[bool; 2]; 3] = [[true, false], [false, true], [true, true]];
+
+/// A forwarder between TAP devices at these ends.
+fn forwarder_with_taps(path: &Path, mtu: u32, ends: [bool; 2], keeps_trains: bool) -> Forwarder {
+    let links = [ends[0].then(|| path.tap("ea", mtu)), ends[1].then(|| path.tap("eb", mtu))];
+    Forwarder::start_between(path, links, Mode::Packet, keeps_trains)
+}
+
+#[test]
+fn every_frame_passes_tap_devices_unchanged() {
+    for mtu in [1500, 9000] {
+        for ends in TAP_ENDS {
+            let Some(path) = path("every_frame_passes_tap_devices_unchanged", mtu) else { return };
+            let forwarder = forwarder_with_taps(&path, mtu, ends, true);
+            let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+            let forward = passes(&a, &b, mtu as usize, &format!("{ends:?} forward"));
+            let reverse = passes(&b, &a, mtu as usize, &format!("{ends:?} reverse"));
+            for ((received, sent), expected) in forwarder.stop().into_iter().zip([forward, reverse])
+            {
+                assert_eq!((received.frames, sent.frames), (expected, expected), "{received:?}");
+                assert_eq!(received.unplanned_drops() + sent.unplanned_drops(), 0, "{ends:?}");
+            }
+        }
+    }
+}
+
+/// Sockets behind TAP devices send super-packets and partial checksums, and receive super-packets; with a packet socket, this is
+/// also so at the other end.
+#[test]
+fn frames_of_sockets_pass_tap_devices_with_offloads() {
+    let name = "frames_of_sockets_pass_tap_devices_with_offloads";
+    for ends in TAP_ENDS {
+        for keeps_trains in [true, false] {
+            let Some(path) = path(name, 1500) else { return };
+            let forwarder = forwarder_with_taps(&path, 1500, ends, keeps_trains);
+            let bulk = bulk();
+            assert!(streamed(&path, &bulk, || ()) == bulk, "{ends:?}: other bytes than were sent");
+            let (sender, receiver) = datagram_sockets(&path);
+            segment_datagrams(&sender, 1000);
+            sender.send_to(&bulk[..20_500], "198.18.0.2:5000").expect("send");
+            for chunk in bulk[..20_500].chunks(1000) {
+                let mut got = [0; 5000];
+                let n = receiver.recv(&mut got).unwrap_or_else(|e| panic!("{ends:?}: {e}"));
+                assert_eq!(got[..n], *chunk, "{ends:?}");
+            }
+            no_wrong_checksum(&path);
+            let [(received, sent), (back, _)] = forwarder.stop();
+            assert!(received.super_packets > 0 && back.frames > 0, "{ends:?}: {received:?}");
+            assert!(received.segments > received.super_packets, "{ends:?}: {received:?}");
+            assert_eq!(received.trains > 0, keeps_trains, "{ends:?}: {received:?}");
+            assert_eq!(sent.super_packets > 0, keeps_trains, "{ends:?}: {sent:?}");
+            assert_eq!((received.unplanned_drops(), sent.refused), (0, 0), "{ends:?}");
+            assert_eq!(received.frames, sent.frames, "{ends:?}");
+        }
+    }
+}
+
+/// The kernel puts a tag that a VLAN interface leaves in metadata into the frame that is read.
+#[test]
+fn a_tag_in_metadata_is_in_the_frame_of_a_tap_device() {
+    let name = "a_tag_in_metadata_is_in_the_frame_of_a_tap_device";
+    let plain = suite(1500)[2].1.clone();
+    let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+    let Some(path) = path(name, 1500) else { return };
+    let tap = path.tap("ea", 1500);
+    let Some(_tagging) = path.tag_at_a() else {
+        eprintln!("SKIPPED {name}: no program can be put on an interface's egress");
+        return;
+    };
+    let forwarder = Forwarder::start_between(&path, [Some(tap), None], Mode::Packet, true);
+    let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+    a.send(&plain).expect("send");
+    let got = loop {
+        let got = b.recv().expect("it arrives");
+        if got[6..12] == SOURCE {
+            break got;
+        }
+    };
+    assert_eq!(got, tagged);
+    // A stream of super-packets has the tag in each segment, and correct checksums behind it.
+    let seen = RawSocket::open(&path.b, "eb");
+    let _ = path.a.run_in(|| {
+        let socket = UdpSocket::bind("198.18.0.1:0").expect("bind");
+        segment_datagrams(&socket, 1000);
+        let neighbour = "neigh replace 198.18.0.2 lladdr 02:00:00:00:00:09 dev ea nud permanent";
+        path::ip(neighbour);
+        socket.send_to(&[7; 2500], "198.18.0.2:5000").expect("send");
+    });
+    let mut lengths = Vec::new();
+    while lengths.len() < 3 {
+        let frame = seen.recv().expect("it arrives");
+        let packet = weir_wire::packet::Packet::from_ethernet(&frame).expect("a frame");
+        if let weir_wire::packet::Transport::Udp(udp) = packet.transport {
+            assert_eq!(frame[12..16], tagged[12..16]);
+            assert_eq!(packet.transport_checksum_ok(), Some(true));
+            lengths.push(udp.payload().len());
+        }
+    }
+    assert_eq!(lengths, [1000, 1000, 500]);
+    forwarder.stop();
+}
+
+#[test]
+fn drops_of_a_tap_device_are_counted() {
+    let Some(path) = path("drops_of_a_tap_device_are_counted", 1500) else { return };
+    let frame = suite(1500)[2].1.clone();
+    let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
+    let open = || weir_link::open_tap("t0", "t0", &options).expect("TAP device");
+    let mut link = path.m.run_in(open).expect("enter");
+    assert_eq!(link.description.ring_frames, 64);
+    let host = RawSocket::open(&path.m, "t0");
+    // A newer kernel stops the queue instead of dropping: then frames wait at the host, and the first ones are read.
+    let sends = (0..200).filter(|_| host.send(&frame).is_ok()).count() as u64;
+    let mut slabs = Slabs::new(8 << 20);
+    let mut received = Vec::new();
+    let kernel_drops = link.receiver.statistics().expect("statistics").kernel_drops;
+    until("all that were not dropped", || {
+        link.receiver.recv(&mut slabs, usize::MAX, &mut received).expect("recv");
+        received.len() as u64 + kernel_drops >= sends
+    });
+    assert_eq!(received.len() as u64 + kernel_drops, sends);
+    host.send(&frame).expect("send");
+    let mut none = Slabs::new(0);
+    until("a frame without a slot", || {
+        link.receiver.recv(&mut none, 64, &mut received).expect("recv") > 0
+    });
+    assert_eq!(link.receiver.statistics().expect("statistics").slab_drops, 1);
+}
+
+#[test]
+fn a_tap_device_that_is_down_refuses_and_one_that_is_removed_is_gone() {
+    let Some(path) = path("a_tap_device_that_is_down", 1500) else { return };
+    let frame = suite(1500)[2].1.clone();
+    let open = || weir_link::open_tap("t0", "tap:t0", &LinkOptions::default());
+    let mut link = path.m.run_in(open).expect("enter").expect("TAP device");
+    let (mut slabs, mut received) = (Slabs::new(8 << 20), Vec::new());
+    let handle = slabs.insert(&frame).expect("room");
+    path.ip_in_middle("link set dev t0 down");
+    // A frame, and a super-packet of four segments, each of which is refused.
+    let (mut memory, cable) = memory::link("memory", 1).expect("link");
+    memory.receiver.keep_trains();
+    slabs.keep_trains(1 << 20);
+    cable.put_super_packet(0, &ethernet(&[], 0x0800, &ipv4(&[], 0, 17, &udp4(&[7; 4000]))), 1000);
+    memory.receiver.recv(&mut slabs, 1, &mut received).expect("recv");
+    let segments = received.drain(..).map(|segment| segment.handle);
+    let frames: Vec<_> = [handle].into_iter().chain(segments).collect();
+    let taken = link.transmitter.send(&slabs, &frames).expect("down is no error");
+    assert_eq!((taken, link.transmitter.refused()), (5, &[0, 1, 2, 3, 4][..]));
+    assert_eq!(link.transmitter.statistics().refused, 5);
+    assert_eq!(link.receiver.recv(&mut slabs, 64, &mut received).expect("down is no error"), 0);
+    path.ip_in_middle("link set dev t0 up");
+    let host = RawSocket::open(&path.m, "t0");
+    assert_eq!(link.transmitter.send(&slabs, &frames).expect("send"), 5);
+    assert_eq!(link.transmitter.statistics().super_packets, 1);
+    assert_eq!(host.recv(), Some(frame));
+    // What the kernel does not take as a frame.
+    let runt = slabs.insert(&[0xff; 13]).expect("room");
+    assert_eq!(link.transmitter.send(&slabs, &[handle, runt, handle]).expect("send"), 3);
+    assert_eq!(link.transmitter.refused(), [1]);
+    path.ip_in_middle("link delete dev t0");
+    let gone = |error| matches!(error, weir_link::Error::Gone(name) if name == "tap:t0");
+    assert!(link.receiver.recv(&mut slabs, 64, &mut received).is_err_and(gone));
+    assert!(link.transmitter.send(&slabs, &[handle]).is_err_and(gone));
+}
+
+#[test]
+fn a_tap_device_is_created_or_an_existing_free_one_is_used() {
+    let Some(path) = path("a_tap_device_is_created_or_an_existing_free_one_is_used", 1500) else {
+        return;
+    };
+    let open = |name: &str| {
+        let options = LinkOptions { ring_frames: Some(100), ..LinkOptions::default() };
+        path.m.run_in(|| weir_link::open_tap(name, "tap:x", &options)).expect("enter")
+    };
+    let found = |name: &str| path.m.run_in(|| weir_net::interface::interface(name)).expect("enter");
+    let created = open("t0").expect("a new one");
+    assert_eq!((created.description.mode, created.description.ring_frames), (Mode::Tap, 100));
+    assert!(found("t0").expect("t0").up);
+    let refused = |name: &str, word: &str| {
+        let error = open(name).expect_err(name);
+        let weir_link::Error::Refused { object, reason, .. } = &error else { panic!("{error:?}") };
+        assert!(object == "tap:x" && reason.contains(word), "{error}");
+    };
+    refused("t0", "open");
+    drop(created);
+    // A child that another test starts has every descriptor for a moment.
+    until("it is removed with its link", || found("t0").is_err());
+    path.ip_in_middle("tuntap add dev t1 mode tap");
+    path.ip_in_middle("link set dev t1 up");
+    for _ in 0..2 {
+        // Free again some time after its descriptor was closed, as above.
+        let mut existing = None;
+        until("it is free", || {
+            existing = open("t1").ok();
+            existing.is_some()
+        });
+        assert_eq!(existing.expect("open").description.ring_frames, 1000, "its own length");
+    }
+    assert!(found("t1").expect("it stays").up);
+    path.ip_in_middle("tuntap add dev t2 mode tap multi_queue");
+    path.ip_in_middle("tuntap add dev t3 mode tun");
+    refused("t2", "queues");
+    refused("t3", "TUN");
+    refused("A", "TAP");
+    for name in ["", "tap%d", "a name of 16 bytes"] {
+        refused(name, "accepted");
+    }
+    refused("a/b", "name");
+}
+
 /// Super-packets that are kept whole arrive complete, whether the outgoing interface segments or not, and also if that changes.
 #[test]
 fn trains_arrive_complete_by_any_interface() {
@@ -357,13 +568,7 @@ fn trains_arrive_complete_by_any_interface() {
         let got = streamed(&path, &bulk, || segment(&path, on_then));
         assert!(got == bulk, "{on_before} {on_then}: other bytes than were sent");
         let (sender, receiver) = datagram_sockets(&path);
-        let size = 1000_i32;
-        // SAFETY: UDP_SEGMENT has an int, which lives through the call.
-        let rc = unsafe {
-            let size = (&raw const size).cast();
-            libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, size, 4)
-        };
-        assert_eq!(rc, 0);
+        segment_datagrams(&sender, 1000);
         sender.send_to(&bulk[..20_500], "198.18.0.2:5000").expect("send");
         for chunk in bulk[..20_500].chunks(1000) {
             let mut got = [0; 5000];
@@ -418,6 +623,16 @@ fn datagram_sockets(path: &Path) -> (UdpSocket, UdpSocket) {
     let receiver = socket(&path.b, "198.18.0.2:5000");
     receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
     (socket(&path.a, "198.18.0.1:0"), receiver)
+}
+
+/// Lets the kernel cut what is sent into datagrams of this size.
+fn segment_datagrams(sender: &UdpSocket, size: i32) {
+    // SAFETY: UDP_SEGMENT has an int, which lives through the call.
+    let rc = unsafe {
+        let size = (&raw const size).cast();
+        libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, size, 4)
+    };
+    assert_eq!(rc, 0);
 }
 
 fn no_wrong_checksum(path: &Path) {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use weir_link::{
     Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
-    TransmitStatistics, disable_offloads, open, open_several,
+    TransmitStatistics, disable_offloads, open, open_several, open_tap,
 };
 use weir_net::interface::set_offload;
 use weir_net::namespace::{NamespaceOptions, NetNamespace, create, effective_user_id};
@@ -22,7 +22,7 @@ pub(crate) struct Path {
     pub(crate) b: NetNamespace,
 }
 
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -149,6 +149,19 @@ impl Path {
         self.m.run_in(open).expect("enter")
     }
 
+    /// Replaces `ea` or `eb` of a host by a TAP device with the same name, MTU and address; returns its link.
+    pub(crate) fn tap(&self, name: &str, mtu: u32) -> Link {
+        let (host, number) = if name == "ea" { (&self.a, 1) } else { (&self.b, 2) };
+        host.run_in(|| {
+            ip(&format!("link delete dev {name}"));
+            let link = open_tap(name, name, &LinkOptions::default()).expect("TAP device");
+            ip(&format!("link set dev {name} mtu {mtu}"));
+            ip(&format!("addr add 198.18.0.{number}/24 dev {name}"));
+            link
+        })
+        .expect("enter")
+    }
+
     /// Runs `ip` in m.
     pub(crate) fn ip_in_middle(&self, arguments: &str) {
         self.m.run_in(|| ip(arguments)).expect("enter");
@@ -169,18 +182,26 @@ impl Forwarder {
 
     /// Starts; with `keeps_trains`, super-packets are kept whole.
     pub(crate) fn start_with(path: &Path, mode: Mode, keeps_trains: bool) -> Self {
-        let watchdog = path.m.run_in(|| {
-            let mut watchdog = Watchdog::spawn().expect("watchdog");
-            for interface in ["A", "B"] {
-                disable_offloads(interface, &mut watchdog).expect("disable_offloads");
-            }
-            watchdog
-        });
-        let options = LinkOptions::default();
-        let Link { receiver: from_a, transmitter: to_a, .. } =
-            path.link("A", mode, &options).expect("A");
-        let Link { receiver: from_b, transmitter: to_b, .. } =
-            path.link("B", mode, &options).expect("B");
+        Self::start_between(path, [None, None], mode, keeps_trains)
+    }
+
+    /// Starts between these links, and those of m's interfaces in place of absent ones.
+    pub(crate) fn start_between(
+        path: &Path,
+        [a, b]: [Option<Link>; 2],
+        mode: Mode,
+        keeps_trains: bool,
+    ) -> Self {
+        let mut watchdog = path.m.run_in(|| Watchdog::spawn().expect("watchdog")).expect("enter");
+        let mut link = |given: Option<Link>, interface: &str| {
+            given.unwrap_or_else(|| {
+                let disable = || disable_offloads(interface, &mut watchdog);
+                path.m.run_in(disable).expect("enter").expect("disable_offloads");
+                path.link(interface, mode, &LinkOptions::default()).expect("link")
+            })
+        };
+        let Link { receiver: from_a, transmitter: to_a, .. } = link(a, "A");
+        let Link { receiver: from_b, transmitter: to_b, .. } = link(b, "B");
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let threads = [(from_a, to_b), (from_b, to_a)]
             .into_iter()
@@ -192,7 +213,7 @@ impl Forwarder {
                 std::thread::spawn(move || forward(from, to, &stop))
             })
             .collect();
-        Forwarder { stop, threads, watchdog: Some(watchdog.expect("enter")) }
+        Forwarder { stop, threads, watchdog: Some(watchdog) }
     }
 
     /// Stops; returns the statistics from A to B and from B to A.
