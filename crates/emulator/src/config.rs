@@ -71,7 +71,7 @@ pub struct Local {
 /// The configuration of an emulator.
 #[derive(Debug)]
 pub struct EmulatorConfig {
-    /// Interface A, and interface B.
+    /// Interface A, and interface B. `tap:NAME` is a TAP device, of which the emulator is the wire.
     pub interfaces: [String; 2],
     /// Impair this host's own traffic instead of two interfaces. A is then this host, B the interface; `interfaces` names
     /// them in the report.

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use weir_impair::{ImpairError, Names, Prepared, Share};
 use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
+use weir_model::names;
 use weir_net::clock::Clock;
 use weir_net::interface;
 use weir_net::watchdog::{RestoreAction, Watchdog};
@@ -23,7 +24,7 @@ use crate::interface_lock::InterfaceLock;
 use crate::local::LocalPath;
 use crate::packet_trace::PacketTrace;
 use crate::recording::Recordings;
-use crate::refusal::{permit, refusals};
+use crate::refusal::{device, permit, refusals};
 use crate::remote::{Remote, Shared, directions, lock};
 use crate::report::{AppliedConfiguration, Report};
 use crate::result::EmulatorResult;
@@ -63,6 +64,7 @@ impl Emulator {
     /// then.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         compile_filters(&config.impairment).map_err(ImpairError::Config)?;
+        check_names(&config.interfaces)?;
         check_threads(&config)?;
         let Some(local) = config.local.clone() else { return Self::start_here(config) };
         let (mut path, namespace) = LocalPath::create(&local, &config.interfaces, config.force)?;
@@ -77,10 +79,14 @@ impl Emulator {
     /// Starts between the two interfaces in the calling thread's network namespace.
     fn start_here(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let [a, b] = &config.interfaces;
+        let options = LinkOptions { ring_frames: config.ring_frames, ..LinkOptions::default() };
+        // The devices may exist only from here on.
+        let mut taps = open_taps(&config.interfaces, &options)?;
         for (interface, reasons) in refusals(a, b)? {
             permit(interface, reasons, config.force)?;
         }
-        let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
+        let index = |end| interface::interface(device(end)).map(|found| found.index);
+        let indices = [index(a)?, index(b)?];
         let locks = vec![InterfaceLock::take(a, indices[0])?, InterfaceLock::take(b, indices[1])?];
         // Errors that can be found early are reported before anything is changed.
         Datapath::new(&config.impairment, Direction::Forward, None)?;
@@ -92,7 +98,10 @@ impl Emulator {
         }
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
-        let mut open = |name: &String| -> Result<Vec<Link>, EmulatorError> {
+        let mut open = |end: usize, name: &String| -> Result<Vec<Link>, EmulatorError> {
+            if let Some(link) = taps[end].take() {
+                return Ok(vec![link]);
+            }
             let disabled = weir_link::disable_offloads(name, &mut watchdog)?;
             if !disabled.still_on.is_empty() {
                 notes.push(format!(
@@ -100,7 +109,6 @@ impl Emulator {
                     disabled.still_on.join(", ")
                 ));
             }
-            let options = LinkOptions { ring_frames: config.ring_frames, ..LinkOptions::default() };
             let workers = config.threads.into();
             let link = |choice| weir_link::open_several(name, choice, &options, workers);
             Ok(match config.link {
@@ -111,7 +119,7 @@ impl Emulator {
                     .or_else(|_| link(LinkChoice::Mode(Mode::XdpNative)))?,
             })
         };
-        let links = open(a)?.into_iter().zip(open(b)?).map(|(a, b)| [a, b]).collect();
+        let links = open(0, a)?.into_iter().zip(open(1, b)?).map(|(a, b)| [a, b]).collect();
         if config.few_capabilities {
             // Before the threads, which inherit the capabilities.
             rights::keep_for_running(config.scheduling)?;
@@ -394,6 +402,39 @@ impl Emulator {
     }
 }
 
+/// Opens the TAP devices among two ends.
+fn open_taps(
+    ends: &[String; 2],
+    options: &LinkOptions,
+) -> Result<[Option<Link>; 2], EmulatorError> {
+    let mut taps = [None, None];
+    if device(&ends[0]) == device(&ends[1]) {
+        // Refused with the reason for both, and not because the second is in use.
+        return Ok(taps);
+    }
+    for (tap, end) in taps.iter_mut().zip(ends) {
+        if let Some(device) = names::tap(end) {
+            *tap = Some(weir_link::open_tap(device, end, options)?);
+        }
+    }
+    Ok(taps)
+}
+
+/// Checks the names of TAP devices; the kernel knows those of interfaces.
+///
+/// # Errors
+/// [`EmulatorError::Refusal`].
+fn check_names(ends: &[String; 2]) -> Result<(), EmulatorError> {
+    let is_wrong = |end: &&String| names::tap(end).is_some() && !names::is_emulator_end(end);
+    ends.iter().find(is_wrong).map_or(Ok(()), |end| {
+        Err(EmulatorError::Refusal {
+            what: "interfaces".into(),
+            given: end.clone(),
+            accepted: names::EMULATOR_END_FORMS.into(),
+        })
+    })
+}
+
 /// Checks the number of threads, and that what is asked for works with several.
 ///
 /// # Errors
@@ -408,6 +449,9 @@ fn check_threads(config: &EmulatorConfig) -> Result<(), EmulatorError> {
     }
     if threads > 1 && config.packet_trace.is_some() {
         return refuse("threads", threads.to_string(), "1 with a packet trace");
+    }
+    if threads > 1 && config.interfaces.iter().any(|end| names::tap(end).is_some()) {
+        return refuse("threads", threads.to_string(), "1 with a TAP device, which has one queue");
     }
     sharing::check(&config.impairment, threads)
 }

@@ -4,11 +4,18 @@ use std::net::IpAddr;
 
 #[cfg(target_os = "linux")]
 use weir_model::impairment::Prefix;
+use weir_model::names;
 use weir_net::interface::{self, Interface};
 
 use crate::error::{EmulatorError, Refusal};
 
-/// Why `a` or `b` should be refused now: pairs of the interface and its reasons.
+/// The interface of an end of an emulator.
+pub(crate) fn device(end: &str) -> &str {
+    names::tap(end).unwrap_or(end)
+}
+
+/// Why `a` or `b` should be refused now: pairs of the interface and its reasons. What uses a TAP device is what its emulator
+/// is for, and it may not exist yet.
 ///
 /// # Errors
 /// An unknown interface; errors of the system.
@@ -17,28 +24,35 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
     let peer = session_peer();
     let session = peer.and_then(|ip| Some((ip, interface::egress_interface(ip).ok()?)));
     let mut out = Vec::new();
+    let needed = |of: &Interface| -> Result<Vec<Refusal>, EmulatorError> {
+        let mut reasons = Vec::new();
+        if interface::has_default_route(&of.name)? {
+            reasons.push(Refusal::DefaultRoute);
+        }
+        if let Some((ip, egress)) = &session
+            && egress.interface_index == of.index
+        {
+            reasons.push(Refusal::OwnSession(ip.to_string()));
+        }
+        Ok(reasons)
+    };
+    let same = device(a) == device(b);
     for name in [a, b] {
-        let this = interface::interface(name)?;
-        let needed = |of: &Interface| -> Result<Vec<Refusal>, EmulatorError> {
-            let mut reasons = Vec::new();
-            if interface::has_default_route(&of.name)? {
-                reasons.push(Refusal::DefaultRoute);
-            }
-            if let Some((ip, egress)) = &session
-                && egress.interface_index == of.index
-            {
-                reasons.push(Refusal::OwnSession(ip.to_string()));
-            }
-            Ok(reasons)
-        };
-        let mut reasons = judged(&this, &all);
-        if a == b {
+        let mut reasons = Vec::new();
+        if same {
             reasons.push(Refusal::SameTwice);
         }
-        reasons.extend(needed(&this)?);
-        for upper in uppers(&this, &all) {
-            let why = addresses(upper).into_iter().chain(needed(upper)?);
-            reasons.extend(why.map(|why| Refusal::Upper(upper.name.clone(), Box::new(why))));
+        if let Some(tap) = names::tap(name) {
+            let is_down = all.iter().any(|found| found.name == tap && !found.up);
+            reasons.extend(is_down.then_some(Refusal::Down));
+        } else {
+            let this = interface::interface(name)?;
+            reasons.extend(judged(&this, &all));
+            reasons.extend(needed(&this)?);
+            for upper in uppers(&this, &all) {
+                let why = addresses(upper).into_iter().chain(needed(upper)?);
+                reasons.extend(why.map(|why| Refusal::Upper(upper.name.clone(), Box::new(why))));
+            }
         }
         if !reasons.is_empty() {
             out.push((name.to_owned(), reasons));
@@ -274,6 +288,16 @@ mod tests {
         assert_eq!(of("2001:db8::1", &["0.0.0.0/0"]), None);
         assert_eq!(of("2001:db8::1", &["2001:db8::/32"]), named("2001:db8::1", "2001:db8::/32"));
         assert_eq!(of("2001:db9::1", &["2001:db8::/32"]), None);
+    }
+
+    #[test]
+    fn a_tap_device_is_refused_for_itself_alone_and_hides_no_reason_of_the_other_end() {
+        let of = |a: &str, b: &str| refusals(a, b).unwrap();
+        let loopback = of("tap:none0", "lo").pop().unwrap();
+        assert!(loopback.0 == "lo" && loopback.1.contains(&Refusal::NotEthernet), "{loopback:?}");
+        assert_eq!(of("tap:none0", "tap:none1"), []);
+        let same = ("tap:none0".to_owned(), vec![Refusal::SameTwice]);
+        assert_eq!(of("tap:none0", "tap:none0"), [same]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_model::{Refusal, document};
+use weir_model::{Refusal, document, names};
 use weir_wire::control::Message;
 
 use crate::{EmulatorJob, Notice};
@@ -116,7 +116,7 @@ impl EmulatorJob {
     /// The job as a server runs it for a client: with few capabilities, and until the server ends.
     ///
     /// # Errors
-    /// It names a file, or an emulator that can't be controlled.
+    /// It names a file, an invalid interface, or an emulator that can't be controlled.
     pub fn of_client(self) -> Result<EmulatorJob, Box<Refusal>> {
         // Every field is named, so that a new one is either accepted or refused on purpose.
         let EmulatorJob {
@@ -142,6 +142,9 @@ impl EmulatorJob {
         let refuse = |field: &str, given: &dyn std::fmt::Display, accepted: &str| {
             Err(Box::new(Refusal::of_field("emulator", field, given.to_string(), accepted)))
         };
+        if let Some(name) = interfaces.iter().find(|name| !names::is_emulator_end(name)) {
+            return refuse("interfaces", name, names::EMULATOR_END_FORMS);
+        }
         const NO_FILE: &str = "none: a client of another host names no file of this one";
         for (field, path) in [
             ("control_socket", control_socket),
@@ -234,6 +237,7 @@ mod tests {
             (EmulatorJob { log: path(), ..job() }, "log"),
             (EmulatorJob { packet_trace_limit: Some(1), ..job() }, "packet_trace_limit"),
             (EmulatorJob { controlled: false, ..job() }, "controlled"),
+            (EmulatorJob::new(["a".into(), "tap:b/c".into()], Default::default()), "interfaces"),
         ] {
             let refusal = job.of_client().unwrap_err();
             assert_eq!((refusal.field.as_deref(), refusal.exit_code), (Some(field), 2));

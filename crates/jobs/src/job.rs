@@ -305,7 +305,7 @@ impl Default for PeerJob {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmulatorJob {
-    /// Interface A and interface B.
+    /// Interface A and interface B. `tap:NAME` is a TAP device, of which the emulator is the wire.
     pub interfaces: [String; 2],
     /// Flows, filters and laws.
     #[serde(default)]

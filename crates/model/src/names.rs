@@ -40,6 +40,28 @@ pub fn is_interface(name: &str) -> bool {
     is_device(name) && !name.starts_with('-') && !VERBS.contains(&name)
 }
 
+/// Prefix of the name of a TAP device, given instead of an interface as an end of an emulator: the emulator is the wire
+/// behind the device.
+pub const TAP: &str = "tap:";
+/// What is accepted as an end of an emulator.
+pub const EMULATOR_END_FORMS: &str = "the name of an interface, or tap:NAME with a name of 1 to 15 bytes without / : % and white space";
+
+/// Whether this can be an end of an emulator: an interface ([`is_interface`]), or `tap:` and the name of a TAP device. The
+/// kernel would replace a `%d` in that name.
+#[must_use]
+pub fn is_emulator_end(name: &str) -> bool {
+    match tap(name) {
+        Some(device) => is_device(device) && !device.contains('%'),
+        None => is_interface(name),
+    }
+}
+
+/// The TAP device of an emulator's end; `None` for an interface.
+#[must_use]
+pub fn tap(end: &str) -> Option<&str> {
+    end.strip_prefix(TAP)
+}
+
 /// Whether [`Host::parse`] accepts this.
 #[must_use]
 pub(crate) fn is_host(text: &str) -> bool {
@@ -200,6 +222,27 @@ mod tests {
         assert!(
             is_variable("a-b_C9") && !is_variable("x ") && !is_variable("") && !is_variable("a.b")
         );
+    }
+
+    #[test]
+    fn an_end_of_an_emulator_is_an_interface_or_a_tap_device() {
+        for name in ["eth0", "tap:vm1", "tap:-x", "tap:exec", "tap:fifteen-letters"] {
+            assert!(is_emulator_end(name), "{name:?}");
+        }
+        for name in [
+            "exec",
+            "tap:",
+            "tap:.",
+            "tap:a/b",
+            "tap:a b",
+            "tap:tap:a",
+            "tap:tap%d",
+            "tun:a",
+            "tap:sixteen-letters-",
+        ] {
+            assert!(!is_emulator_end(name), "{name:?}");
+        }
+        assert_eq!((tap("tap:vm1"), tap("tap0")), (Some("vm1"), None));
     }
 
     #[test]

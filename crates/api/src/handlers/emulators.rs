@@ -6,6 +6,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use weir_emulator::{AlarmSelection, AlarmThresholds, Report};
 use weir_model::impairment::Impairment;
+use weir_model::names;
 
 use super::{Answer, Json200, answer, fresh, heavy, seeds};
 use crate::app::Shared;
@@ -48,9 +49,9 @@ pub(crate) async fn start(
         }
     }
     for (name, i) in request.interfaces.iter().zip(0..) {
-        if !weir_model::names::is_interface(name) {
+        if !names::is_emulator_end(name) {
             let field = format!("/interfaces/{i}");
-            return Err(Problem::field(field, name.as_str(), "the name of an interface"));
+            return Err(Problem::field(field, name.as_str(), names::EMULATOR_END_FORMS));
         }
     }
     let at = match request.lab.as_deref() {

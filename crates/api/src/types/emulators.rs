@@ -14,7 +14,7 @@ use crate::supervise::Written;
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmulatorRequest {
-    /// Interface A and interface B.
+    /// Interface A and interface B. `tap:NAME` is a TAP device: the emulator is the wire behind it, and creates it if there is none.
     #[schemars(schema_with = "interfaces")]
     pub interfaces: [String; 2],
     /// Its first configuration; absent: everything is forwarded unchanged. Without a seed a new one is drawn, which
@@ -46,12 +46,15 @@ pub(crate) struct EmulatorRequest {
     pub lab: Option<String>,
 }
 
-/// Names of interfaces in ASCII, without the verbs of `weir impair` (`weir_model::names::is_interface`).
+/// What the pattern of names admits and no device is called.
+pub(super) const NOT_NAMES: [&str; 4] = [".", "..", "tap:.", "tap:.."];
+
+/// Names of interfaces in ASCII, without the verbs of `weir impair`, and of TAP devices (`weir_model::names::is_emulator_end`).
 fn interfaces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let name = serde_json::json!({
         "type": "string",
-        "pattern": "^[!-,.0-9;-~][!-.0-9;-~]{0,14}$",
-        "not": { "enum": weir_model::names::VERBS.iter().chain(&[".", ".."]).collect::<Vec<_>>() },
+        "pattern": "^([!-,.0-9;-~][!-.0-9;-~]{0,14}|tap:[!-$&-.0-9;-~]{1,15})$",
+        "not": { "enum": weir_model::names::VERBS.iter().chain(&NOT_NAMES).collect::<Vec<_>>() },
     });
     schemars::json_schema!({ "type": "array", "items": name, "minItems": 2, "maxItems": 2 })
 }

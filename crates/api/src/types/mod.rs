@@ -113,8 +113,8 @@ mod unit {
         ) {
             prop_assert!(weir_model::names::Host::parse(&host).is_ok(), "{host}");
             prop_assert!(crate::handlers::file_name(&name).is_ok(), "{name}");
-            let excluded = weir_model::names::VERBS.contains(&interface.as_str()) || [".", ".."].contains(&interface.as_str());
-            prop_assert!(excluded || weir_model::names::is_interface(&interface), "{interface}");
+            let mut excluded = weir_model::names::VERBS.iter().chain(&super::emulators::NOT_NAMES);
+            prop_assert!(excluded.any(|name| *name == interface) || weir_model::names::is_emulator_end(&interface), "{interface}");
             prop_assert!(condition.parse::<weir_runs::Condition>().is_ok(), "{condition}");
         }
     }

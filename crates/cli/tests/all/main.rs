@@ -30,6 +30,7 @@ mod impair_faults;
 mod impair_local;
 mod impair_network;
 mod impair_record;
+mod impair_tap;
 mod impaired;
 mod jobs;
 mod kernel;

@@ -3741,7 +3741,7 @@ export interface components {
              * @default false
              */
             force: boolean;
-            /** @description Interface A and interface B. */
+            /** @description Interface A and interface B. `tap:NAME` is a TAP device: the emulator is the wire behind it, and creates it if there is none. */
             interfaces: string[];
             /**
              * Format: uint32
@@ -3783,7 +3783,7 @@ export interface components {
             config_file?: string | null;
             /** @description The control socket of a running emulator. */
             control_socket?: string | null;
-            /** @description The two interfaces. Absent: the lab's middle, or a running emulator with `control_socket`. */
+            /** @description The two interfaces, each also `tap:NAME`. Absent: the lab's middle, or a running emulator with `control_socket`. */
             interfaces?: string[] | null;
             /** @description A profile by name. */
             profile?: string | null;

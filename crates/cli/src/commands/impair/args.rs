@@ -330,10 +330,10 @@ fn read(path: &PathBuf) -> Result<(Impairment, bool), CliError> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Interface A
+    /// Interface A; or tap:NAME, a TAP device of which the emulator is the wire, created if there is none
     #[arg(value_name = "A", required_unless_present_any = ["pcap_in", "local"])]
     pub(crate) a: Option<String>,
-    /// Interface B
+    /// Interface B; or tap:NAME
     #[arg(value_name = "B", required_unless_present_any = ["pcap_in", "local"])]
     pub(crate) b: Option<String>,
     /// Laws of both directions, as for --both, in one word or several
@@ -361,7 +361,8 @@ pub(crate) struct RunArgs {
     /// Play the timeline faster (above 1) or slower, 0.001 to 1000 [default: the file's, else 1]
     #[arg(long, value_name = "FACTOR")]
     timeline_speed: Option<f64>,
-    /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
+    /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic; for the ends that are
+    /// not TAP devices
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = link)]
     pub(crate) link: LinkMode,
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
@@ -401,7 +402,7 @@ pub(crate) struct RunArgs {
     /// Never schedule the threads in real time (SCHED_FIFO)
     #[arg(long)]
     pub(crate) no_real_time: bool,
-    /// Size of each receive ring in frames [default: 8192; AF_XDP: 4096]
+    /// Size of each receive ring in frames, and of the queue of a TAP device that is created [default: 8192; AF_XDP: 4096]
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Threads of each direction, 1 to 16 [default: 1]

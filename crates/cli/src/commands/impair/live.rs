@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use weir_emulator::{Emulator, EmulatorConfig, EmulatorResult, Local, Remote, Scheduling};
 use weir_jobs::{EmulatorJob, Event, Ready};
-use weir_model::Refusal;
 use weir_model::units::Seed;
+use weir_model::{Refusal, names};
 use weir_net::restoration::{Restoration, restore};
 use weir_net::thread::lock;
 
@@ -72,8 +72,9 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     if let Some(server) = args.on.connect()? {
         return super::on::run(server, job, form, args.detach);
     }
-    emulate(&with_pairs(job, args), form, Around { otlp: args.otlp.as_deref(), local })
-        .map_err(with_flag)
+    let ends = job.interfaces.clone();
+    let around = Around { otlp: args.otlp.as_deref(), local };
+    emulate(&with_pairs(job, args), form, around).map_err(|error| with_flag(error, &ends))
 }
 
 /// The job, and one for each further pair of interfaces: with the same laws, but draws of their own.
@@ -92,18 +93,22 @@ fn with_pairs(job: EmulatorJob, args: &RunArgs) -> Vec<EmulatorJob> {
     std::iter::once(job).chain(more).collect()
 }
 
-/// Adds the overriding flag to the refusal of an interface.
-fn with_flag(error: CliError) -> CliError {
+/// Names the flag or argument that was refused, and adds the overriding flag to the refusal of an interface.
+fn with_flag(error: CliError, [a, b]: &[String; 2]) -> CliError {
     match &error {
         CliError::Emulator(refused) if refused.may_be_forced() => {
             let refusal = error.refusal();
             let message = format!("{}; --force accepts it", refusal.message);
             CliError::Refused(Box::new(Refusal { message, ..refusal }))
         }
-        CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted })
-            if what == "threads" =>
-        {
-            CliError::flag("--threads", given.clone(), accepted)
+        CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted }) => {
+            match what.as_str() {
+                "threads" => CliError::flag("--threads", given.clone(), accepted),
+                "interfaces" if given == a => CliError::flag("A", given.clone(), accepted),
+                "interfaces" if given == b => CliError::flag("B", given.clone(), accepted),
+                "interfaces" => CliError::flag("--pair", given.clone(), accepted),
+                _ => error,
+            }
         }
         _ => error,
     }
@@ -147,8 +152,8 @@ pub(super) fn emulate(
     // Before interfaces are locked and a packet trace is overwritten.
     jobs.iter().try_for_each(check)?;
     // Dropped after the emulators, so that their watchdogs act first.
-    let interfaces: Vec<&str> =
-        jobs.iter().flat_map(|job| &job.interfaces).map(String::as_str).collect();
+    let ends = jobs.iter().flat_map(|job| &job.interfaces).map(String::as_str);
+    let interfaces: Vec<&str> = ends.filter(|end| names::tap(end).is_none()).collect();
     let restoration = if job.disposable { None } else { restore_after_kill(&interfaces) };
     let noted = restoration.as_ref().and_then(Restoration::path).map(Path::to_owned);
     let leftovers = Arc::new(Mutex::new(Leftovers { sockets: Vec::new(), restoration }));

@@ -83,7 +83,12 @@ impl Path {
 
     /// Starts an emulator, which prints its report as JSON at the end.
     pub(crate) fn emulator(&self, words: &[&str]) -> Emulator {
-        let mut command = self.weir("m", &[&["impair", "to-a", "to-b", "--json"], words].concat());
+        self.emulator_between(["to-a", "to-b"], words)
+    }
+
+    /// Starts an emulator between these ends.
+    pub(crate) fn emulator_between(&self, [a, b]: [&str; 2], words: &[&str]) -> Emulator {
+        let mut command = self.weir("m", &[&["impair", a, b, "--json"], words].concat());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
-use crate::names::{is_host, is_interface};
+use crate::names::{EMULATOR_END_FORMS, is_emulator_end, is_host};
 
 /// Maximum number of steps, nested ones included.
 const MAX_STEPS: usize = 10_000;
@@ -93,11 +93,11 @@ impl Scenario {
                 _ => {}
             }
             for (i, interface) in emulator.interfaces.iter().flatten().enumerate() {
-                if !is_interface(interface) {
+                if !is_emulator_end(interface) {
                     return refuse(
                         &format!("{at}.interfaces[{i}]"),
                         &format!("{interface:?}"),
-                        "the name of an interface",
+                        EMULATOR_END_FORMS,
                     );
                 }
             }

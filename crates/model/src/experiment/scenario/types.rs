@@ -106,7 +106,7 @@ pub struct HostSpec {
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = both_alone)]
 pub struct EmulatorSpec {
-    /// The two interfaces. Absent: the lab's middle, or a running emulator with `control_socket`.
+    /// The two interfaces, each also `tap:NAME`. Absent: the lab's middle, or a running emulator with `control_socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interfaces: Option<[String; 2]>,
     /// The control socket of a running emulator.
