@@ -4,14 +4,13 @@
 use std::collections::BTreeSet;
 
 use weir_model::counted;
-use weir_model::impairment::{Delay, Impairment, Laws, OTHER};
+use weir_model::impairment::{CountInterval, Delay, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_model::record::{self, Receiver};
 use weir_wire::packets::{self, FLAG_REORDERED, Judged, RecordKind};
 
 use super::cases::{Claim, FlowClaim, PathCase};
 use super::conditions::{Conditions, LATE_NS, LATE_RATIO};
-use super::count::{CountInterval, independent, losses};
 use super::evidence::{Evidence, Prediction};
 use crate::demo::{Verdict, excused};
 use crate::triangulation::{Triangulation, moments, quantile};
@@ -525,20 +524,21 @@ impl<'a> FlowEvidence<'a> {
                 self.law_lines(conditions, out);
             }
             Claim::Loss => {
-                let law = self.laws.loss.as_ref().and_then(|law| losses(t.judged, law));
+                let law =
+                    self.laws.loss.as_ref().and_then(|law| CountInterval::of_losses(t.judged, law));
                 let law = law.unwrap_or(CountInterval::exact(0));
                 out.push(count_line(flow, "lost", &law, t.lost, r.lost_packets, host_lost));
             }
             Claim::Duplication => {
                 let share =
                     self.laws.duplicate.as_ref().and_then(|d| d.probability()).unwrap_or(0.0);
-                let law = independent(t.judged - t.lost, share);
+                let law = CountInterval::independent(t.judged - t.lost, share);
                 let measured = r.duplicate_packets;
                 out.push(count_line(flow, "duplicates", &law, t.duplicated, measured, host_lost));
             }
             Claim::Corruption | Claim::CorruptionLost => {
                 let share = self.laws.content.as_ref().and_then(|c| c.mean()).unwrap_or(0.0);
-                let law = independent(self.departures.len() as u64, share);
+                let law = CountInterval::independent(self.departures.len() as u64, share);
                 let (figure, measured) = if self.claim.claim == Claim::Corruption {
                     ("corrupted", r.corrupted_packets)
                 } else {

@@ -6,7 +6,6 @@
 
 mod cases;
 mod conditions;
-mod count;
 mod evidence;
 mod hosts;
 mod judge;

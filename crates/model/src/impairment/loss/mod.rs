@@ -1,5 +1,6 @@
 //! Loss laws. A new one needs a file here and a line in the list below.
 
+mod interval;
 mod process;
 mod selection;
 
@@ -14,6 +15,7 @@ use crate::ModelError;
 use crate::law::Words;
 use crate::law::{Deciding, Law, PacketFacts, Stated, forms, refuse, slot_of_laws};
 
+pub use interval::{CountInterval, OUTSIDE};
 pub use process::{LossChain, LossMoments, LossProcess};
 pub(super) use selection::{SELECTIONS, Selection, selection_form};
 

@@ -65,7 +65,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 impl LossChain {
     /// With f = loss − mean, the covariances of a packet with all later ones add up to Σ πᵢ·lossᵢ·(gᵢ − fᵢ), where g
     /// solves (I − P + 1πᵀ)·g = f (Kemeny and Snell, "Finite Markov Chains", 1960, section 4.3).
-    fn moments(&self) -> LossMoments {
+    pub(super) fn moments(&self) -> LossMoments {
         let n = self.loss.len();
         let mean = dot(&self.stationary, &self.loss);
         let off: Vec<f64> = self.loss.iter().map(|loss| loss - mean).collect();
