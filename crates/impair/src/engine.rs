@@ -25,7 +25,7 @@ use weir_model::plan::Direction as Side;
 use weir_model::units::Dscp;
 
 use crate::classify::{Classifier, OTHER, UNCLASSIFIED};
-use crate::counters::{Counters, Exempt};
+use crate::counters::{Counters, Exempt, Peaks};
 use crate::disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_MARKED, FLAG_MODIFIED, FLAG_REORDERED, Fragment,
     Meta, TooLongPacket, Verdict,
@@ -116,6 +116,8 @@ pub struct FlowStatus<'a> {
     pub active: bool,
     /// Its counters.
     pub counters: Counters,
+    /// Its largest values since [`Engine::restart_peaks`].
+    pub peaks: Peaks,
     /// Changes whenever its laws change, shared ones included.
     pub laws_version: u64,
 }
@@ -294,8 +296,17 @@ impl Engine {
             name: &flow.name,
             active: self.active[number as usize],
             counters: flow.counters,
+            peaks: flow.peaks,
             laws_version: flow.laws_version,
         })
+    }
+
+    /// Forgets the largest values of a flow, by its number. Packets that the loss law drops after this are another burst.
+    pub fn restart_peaks(&mut self, number: u32) {
+        if let Some(flow) = self.flows.get_mut(number as usize) {
+            flow.peaks = Peaks::default();
+            flow.loss_runs = [0; 2];
+        }
     }
 
     /// Starts triggers that have not started to wait yet, the timeline and the traces of links: at the start of the emulator, and
@@ -556,17 +567,20 @@ impl Engine {
                     let position = self.position(&packet, slot::LOSS);
                     let flow = &mut self.flows[packet.flow as usize];
                     let mut draws = position.draws_of_copy(&self.philox, packet.copy);
-                    let law = &mut flow.loss[usize::from(packet.flags & FLAG_CONTROL != 0)];
+                    let is_control = usize::from(packet.flags & FLAG_CONTROL != 0);
+                    let law = &mut flow.loss[is_control];
                     let start_ns = *flow.loss_start_ns.get_or_insert(t);
                     let elapsed_ns = t.saturating_sub(start_ns);
                     let facts = PacketFacts { elapsed_ns, bytes: packet.length };
                     if law.as_mut().is_some_and(|law| law.lost(&facts, &mut draws)) {
                         if packet.flags & CAPABLE == 0 || !flow.marks {
+                            flow.extend_loss_burst(is_control);
                             return self.drop(packet, t, Verdict::Lost, dispositions);
                         }
                         packet.flags |= FLAG_MARKED;
                         flow.counters.marked_packets += 1;
                     }
+                    flow.loss_runs[is_control] = 0;
                 }
                 Step::Duplicate => {
                     let position = self.position(&packet, slot::DUPLICATE);
@@ -654,6 +668,9 @@ impl Engine {
                         // A packet that cannot be queued must not use the link's time.
                         let cost = cost(packet.length);
                         let mut entry = link.enter(t, packet.length, cost, &mut self.memory);
+                        if link.has_waiting() {
+                            link.note_queue(&mut self.flows[packet.flow as usize].peaks);
+                        }
                         if entry == Entry::NoMemory && self.reclaim() {
                             entry = self.enter_again(path, t, packet.length);
                         }
@@ -684,6 +701,9 @@ impl Engine {
                     let until = t.saturating_add(delay);
                     if delay > 0 {
                         packet.flags |= FLAG_DELAYED;
+                    }
+                    if stage.is_clamp(delay) {
+                        self.flows[packet.flow as usize].counters.clamped_packets += 1;
                     }
                     match stage.order {
                         Order::Kept => t = until,

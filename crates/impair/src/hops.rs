@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_laws::{Direction, flow_hash};
 use weir_model::impairment::{Counters, Impairment, TriggerCondition};
 
-use crate::counters::Exempt;
+use crate::counters::{Exempt, Peaks};
 use crate::disposition::{Disposition, Meta};
 use crate::engine::{Engine, FlowStatus};
 use crate::error::ImpairError;
@@ -142,12 +142,19 @@ impl Hops {
         (0..).zip(&self.places).filter_map(|(number, place)| {
             let status = self.engines[usize::from(*place)].flow(number)?;
             let of_hops = self.engines.iter().filter_map(|engine| engine.flow(number));
-            let sum = |sum: Counters, of: FlowStatus<'_>| sum.plus(&of.counters);
-            let counters = of_hops.fold(Counters::default(), sum);
+            let both = |(counters, peaks): (Counters, Peaks), of: FlowStatus<'_>| {
+                (counters.plus(&of.counters), peaks.max(of.peaks))
+            };
+            let (counters, peaks) = of_hops.fold(Default::default(), both);
             // In another hop, the same laws are others.
             let laws_version = status.laws_version | u64::from(*place) << 56;
-            Some(FlowStatus { counters, laws_version, ..status })
+            Some(FlowStatus { counters, peaks, laws_version, ..status })
         })
+    }
+
+    /// [`Engine::restart_peaks`] of all hops.
+    pub fn restart_peaks(&mut self, number: u32) {
+        self.engines.iter_mut().for_each(|engine| engine.restart_peaks(number));
     }
 
     /// The place of a flow's hop, by the flow's number.

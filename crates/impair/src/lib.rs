@@ -47,7 +47,7 @@ mod timeline;
 mod trigger;
 mod wheel;
 
-pub use counters::{Counters, Exempt};
+pub use counters::{Counters, Exempt, Peaks};
 pub use disposition::{
     Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MARKED, FLAG_MODIFIED,
     FLAG_REORDERED, Fragment, Meta, Verdict,

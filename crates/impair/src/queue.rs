@@ -8,6 +8,8 @@ use weir_model::impairment::{
     Colour, DeliveryTrace, Framing, OPPORTUNITY_BYTES, Police, QueueLimit, Rate, RunningBackground,
 };
 
+use crate::counters::Peaks;
+
 /// Bytes of an untagged Ethernet header, beyond the network layer.
 const ETHERNET_HEADER: i64 = 14;
 const NS: u64 = 1_000_000_000;
@@ -506,6 +508,8 @@ pub(crate) struct Link {
     /// Waiting frames; only if the limit is in bytes or packets.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
+    /// For how long the last frame waits.
+    wait_ns: u64,
     /// Other traffic.
     background: Option<Box<RunningBackground>>,
 }
@@ -517,6 +521,7 @@ impl Link {
             limit: Limit::of(config),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            wait_ns: 0,
             background: config
                 .background
                 .as_ref()
@@ -597,6 +602,28 @@ impl Link {
         self.admit(t, self.transmitter.framed(length), cost, memory)
     }
 
+    /// Whether the frame that entered last waits.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.wait_ns > 0
+    }
+
+    /// Notes the queue that the frame that entered last has joined.
+    #[inline]
+    pub(crate) fn note_queue(&self, peaks: &mut Peaks) {
+        let [packets, bytes, wait_ns] =
+            [self.waiting.len() as u64, self.waiting_bytes, self.wait_ns];
+        // Most queues are not the longest.
+        if packets > peaks.queue_packets
+            || bytes > peaks.queue_bytes
+            || wait_ns > peaks.queue_wait_ns
+        {
+            peaks.queue_packets = peaks.queue_packets.max(packets);
+            peaks.queue_bytes = peaks.queue_bytes.max(bytes);
+            peaks.queue_wait_ns = peaks.queue_wait_ns.max(wait_ns);
+        }
+    }
+
     /// Whether there is other traffic.
     #[inline]
     pub(crate) fn has_background(&self) -> bool {
@@ -652,6 +679,7 @@ impl Link {
                 self.waiting_bytes += u64::from(framed);
             }
         }
+        self.wait_ns = start.saturating_sub(t);
         Entry::Sent(self.transmitter.send(t, framed, t < free_at))
     }
 }

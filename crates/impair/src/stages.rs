@@ -10,7 +10,7 @@ use weir_model::impairment::{
     TimingLaw, TriggerState,
 };
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Peaks};
 use crate::disposition::Meta;
 use crate::engine::ManagedLink;
 use crate::key::Layers;
@@ -271,6 +271,7 @@ pub(crate) struct Flow {
     /// One more than the highest index sent.
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
+    pub(crate) peaks: Peaks,
     pub(crate) steps: Steps,
     /// What arriving packets do first.
     pub(crate) arrival: Arrival,
@@ -278,6 +279,8 @@ pub(crate) struct Flow {
     is_empty: bool,
     /// The same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) loss: [Option<LossLaw>; 2],
+    /// Packets that it has dropped since the last one that it did not drop.
+    pub(crate) loss_runs: [u64; 2],
     /// Whether packets that the law selects are marked if they can be, instead of dropped.
     pub(crate) marks: bool,
     /// Whether the policer of its path reads or marks packets, its queue marks them, the queue distinguishes flows, or there is an MTU limit.
@@ -311,10 +314,12 @@ impl Flow {
             next_draw: [first_index; 2],
             sent_to: 0,
             counters: Counters::default(),
+            peaks: Peaks::default(),
             steps: Steps::default(),
             arrival: Arrival::Plain,
             is_empty: true,
             loss: [None, None],
+            loss_runs: [0; 2],
             marks: false,
             classifies: false,
             loss_start_ns: None,
@@ -329,6 +334,15 @@ impl Flow {
             laws: Laws::default(),
             laws_version: 0,
         }
+    }
+
+    /// Counts a packet that the loss law drops.
+    #[inline]
+    pub(crate) fn extend_loss_burst(&mut self, is_control: usize) {
+        let run = &mut self.loss_runs[is_control];
+        *run += 1;
+        self.counters.loss_bursts += u64::from(*run == 1);
+        self.peaks.loss_burst_packets = self.peaks.loss_burst_packets.max(*run);
     }
 
     /// Applies laws. `shared` has policer, rate and delay of the flow's path, its own or an aggregate's.
@@ -495,6 +509,8 @@ pub(crate) enum Order {
 pub(crate) struct DelayStage {
     /// The same law twice, with the states for ordinary packets and for control traffic.
     laws: [RunningDelay; 2],
+    /// The delays that draws beyond the law's bounds become; `u64::MAX` instead of one that no draw is beyond.
+    pub(crate) clamps_ns: [u64; 2],
     pub(crate) order: Order,
     /// Whether all packets share one state: delays that are smooth in time only then keep the order.
     is_shared: bool,
@@ -512,7 +528,15 @@ impl DelayStage {
             OrderPolicy::Smooth | OrderPolicy::Max => Order::Max,
         };
         let is_shared = config.order == OrderPolicy::Smooth;
-        Some(Self { laws: [law.clone(), law], order, is_shared, start_ns: None })
+        let clamps_ns = config.clamps_ns().map(|bound| bound.unwrap_or(u64::MAX));
+        Some(Self { laws: [law.clone(), law], clamps_ns, order, is_shared, start_ns: None })
+    }
+
+    /// Whether a delay is one that draws beyond the law's bounds become.
+    #[inline]
+    pub(crate) fn is_clamp(&self, delay_ns: u64) -> bool {
+        let [min, max] = self.clamps_ns;
+        delay_ns == min || delay_ns == max
     }
 
     /// The delay of the next packet, which reaches the stage at `now_ns`.

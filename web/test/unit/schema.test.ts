@@ -115,7 +115,7 @@ describe('stages', () => {
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {
-    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'marked'], ['duplicated'], ['policed', 'yellow', 'red', 'DSCP set'], ['too long', 'ICMP too big', 'fragments added'], ['queue-dropped', 'AQM-dropped'], ['delayed'], ['reordered'], ['batched'], ['corrupted']]);
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'loss bursts', 'marked'], ['duplicated'], ['policed', 'yellow', 'red', 'DSCP set'], ['too long', 'ICMP too big', 'fragments added'], ['queue-dropped', 'AQM-dropped'], ['delayed', 'delay clamped'], ['reordered'], ['batched'], ['corrupted']]);
   });
 
   it('lead to the schema of their slot', () => {

@@ -436,3 +436,62 @@ fn background_load_goes_on_when_other_laws_change() {
     };
     assert_eq!(departures(true), departures(false));
 }
+
+#[test]
+fn loss_bursts_are_counted_until_they_are_forgotten() {
+    let mut engine = engine("loss pattern(lost=0011100010)");
+    feed(&mut engine, &later(MS, 40));
+    let of = |engine: &Engine| {
+        let flow = engine.flow(0).unwrap();
+        (flow.counters.lost_packets, flow.counters.loss_bursts, flow.peaks.loss_burst_packets)
+    };
+    assert_eq!(of(&engine), (16, 8, 3));
+    engine.restart_peaks(0);
+    assert_eq!(of(&engine), (16, 8, 0));
+    // The fourth packet is in the middle of a burst.
+    feed(&mut engine, &later(1000 * MS, 4));
+    engine.restart_peaks(0);
+    feed(&mut engine, &later(2000 * MS, 1));
+    assert_eq!(of(&engine), (19, 10, 1));
+}
+
+#[test]
+fn delays_are_clamped_where_the_law_clamps_them() {
+    let clamped = |text: &str| {
+        let mut engine = engine(text);
+        let dispositions = feed(&mut engine, &even(2000, 100 * MS));
+        let at = |ns| dispositions.iter().filter(|one| one.at_ns - one.arrived_ns == ns).count();
+        (engine.flow(0).unwrap().counters.clamped_packets, at(0) as u64, at(30 * MS) as u64)
+    };
+    // Half of a normal law of mean 0 is below 0.
+    let (count, zero, _) = clamped("delay 0ms ±5ms normal allow");
+    assert!(count == zero && (900..1100).contains(&count), "{count} {zero}");
+    let (count, _, most) = clamped("delay 20ms ±20ms exponential most 30ms allow");
+    assert!(count == most && (350..550).contains(&count), "{count} {most}");
+    let mixed = "delay mixture(normal(mean=20ms, deviation=5ms, max=30ms):1, 10ms:1) allow";
+    let (count, zero, most) = clamped(mixed);
+    assert!(count == zero + most && most > 0, "{count} {zero} {most}");
+    for text in ["delay 0ms", "delay 30ms", "delay 20ms ±1ms normal allow", "delay 0ms..30ms allow"]
+    {
+        assert_eq!(clamped(text).0, 0, "{text}");
+    }
+}
+
+#[test]
+fn the_longest_queue_is_noted() {
+    let of = |text: &str| {
+        let mut engine = engine(text);
+        feed(&mut engine, &even(100, 1));
+        engine.flow(0).unwrap().peaks
+    };
+    let peaks = of("rate 8M queue 9packets");
+    // 1004 bytes on the link, 1004 us each; the frame in transmission does not wait.
+    assert_eq!((peaks.queue_packets, peaks.queue_bytes), (9, 9 * 1004));
+    assert!((9 * 1_004_000 - 100..=9 * 1_004_000).contains(&peaks.queue_wait_ns), "{peaks:?}");
+    let managed = of("rate 8M queue 9packets head_drop");
+    assert_eq!((managed.queue_packets, managed.queue_bytes), (9, 9 * 1004));
+    let by_time = of("rate 8M queue 9ms");
+    assert_eq!((by_time.queue_packets, by_time.queue_bytes), (0, 0));
+    assert!((8_000_000..=9_000_000).contains(&by_time.queue_wait_ns), "{by_time:?}");
+    assert_eq!(of("delay 5ms, loss 10%").queue_wait_ns, 0);
+}

@@ -405,6 +405,10 @@ impl Engine {
         if !link.has_timer {
             self.serve_link(number, t, false, dispositions);
         }
+        let Some(link) = &self.paths[number as usize].managed else { return };
+        let peaks = &mut self.flows[packet.flow as usize].peaks;
+        peaks.queue_packets = peaks.queue_packets.max(link.packets as u64);
+        peaks.queue_bytes = peaks.queue_bytes.max(link.bytes);
     }
 
     /// Sends the next packet of a managed link, if it is free at `t`, and sets the timer for the one after it. `has_waited`: as [`Transmitter::send`].

@@ -76,6 +76,7 @@ counters! {
     sent_packets, "sent", None, "Packets forwarded, copies included.";
     sent_bytes, "sent", None, "Bytes of forwarded frames, without check sequence.";
     lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law, a policer or an MTU limit.";
+    loss_bursts, "loss bursts", Some(Stage::Loss), "Bursts of losses: consecutive packets that the loss law dropped (loss periods, RFC 3357).";
     policed_packets, "policed", Some(Stage::Police), "Of the lost packets: those that a policer dropped.";
     yellow_packets, "yellow", Some(Stage::Police), "Packets that a policer with two buckets found yellow: beyond the first, within the second.";
     red_packets, "red", Some(Stage::Police), "Packets that a policer found red: beyond its buckets; dropped, marked or forwarded.";
@@ -85,6 +86,7 @@ counters! {
     added_fragments, "fragments added", Some(Stage::Mtu), "Fragments of packets longer than the MTU limit, one less than those of each packet.";
     duplicated_packets, "duplicated", Some(Stage::Duplicate), "Copies made.";
     delayed_packets, "delayed", Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
+    clamped_packets, "delay clamped", Some(Stage::Delay), "Packets whose delay is 0 or a bound of the law because the law clamps what it draws.";
     batched_packets, "batched", Some(Stage::Batch), "Packets forwarded after waiting in a batch or for a time slot.";
     modified_packets, "corrupted", Some(Stage::Content), "Packets forwarded with changed content.";
     reordered_packets, "reordered", Some(Stage::Reorder), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";

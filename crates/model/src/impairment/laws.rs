@@ -94,6 +94,12 @@ macro_rules! stages {
                 $(self.$slot.is_none())&&*
             }
 
+            /// Whether a stage has a law.
+            #[must_use]
+            pub fn has(&self, stage: Stage) -> bool {
+                match stage { $(Stage::$stage => self.$slot.is_some(),)* }
+            }
+
             /// Whether each packet is judged on its own, whatever the packets before it.
             #[must_use]
             pub fn is_stateless(&self) -> bool {

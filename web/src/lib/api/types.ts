@@ -3148,6 +3148,12 @@ export interface components {
              */
             batched_packets: number;
             /**
+             * delay clamped
+             * Format: uint64
+             * @description Packets whose delay is 0 or a bound of the law because the law clamps what it draws.
+             */
+            clamped_packets: number;
+            /**
              * delayed
              * Format: uint64
              * @description Packets forwarded after a delay by a delay law.
@@ -3159,6 +3165,12 @@ export interface components {
              * @description Copies made.
              */
             duplicated_packets: number;
+            /**
+             * loss bursts
+             * Format: uint64
+             * @description Bursts of losses: consecutive packets that the loss law dropped (loss periods, RFC 3357).
+             */
+            loss_bursts: number;
             /**
              * lost
              * Format: uint64

@@ -55,6 +55,10 @@ impl Running for Fixed {
 }
 
 impl DelayRule for Constant {
+    fn range(&self) -> [f64; 2] {
+        [self.0.0 as f64; 2]
+    }
+
     fn moments(&self) -> DelayMoments {
         DelayMoments::of(self.0.0 as f64, 0.0)
     }

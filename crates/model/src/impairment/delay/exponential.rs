@@ -6,6 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
+use crate::law::distribution::{Clamp, FURTHEST};
 use crate::law::{Law, MeanAndSpread, Running, Words, is_default, refuse};
 use crate::units::Span;
 
@@ -94,6 +95,16 @@ impl Running for Decay {
 }
 
 impl DelayRule for Exponential {
+    fn range(&self) -> [f64; 2] {
+        let Decay { min_ns, scale_ns, max_ns } = self.start();
+        let longest = min_ns as f64 - scale_ns * libm::log(FURTHEST);
+        [min_ns as f64, longest.min(max_ns as f64)]
+    }
+
+    fn clamp(&self) -> Clamp {
+        Clamp::at_max(self.max.map(|max| max.0 as f64))
+    }
+
     /// min(X, c) of an exponential X: E = s(1 − e^(−c/s)), E² = 2s²(1 − e^(−c/s)(1 + c/s)).
     fn moments(&self) -> DelayMoments {
         let Decay { min_ns, scale_ns: scale, max_ns } = self.start();

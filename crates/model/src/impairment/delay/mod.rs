@@ -15,7 +15,7 @@ use weir_laws::Draws;
 use super::slot::Slot;
 use super::time::Time;
 use crate::ModelError;
-use crate::law::distribution::{Distribution, Moments};
+use crate::law::distribution::{Clamp, Distribution, Moments};
 use crate::law::{Deciding, Law, PacketFacts, Stated, Words, forms, refuse, slot_of_laws};
 use crate::units::Span;
 
@@ -60,6 +60,14 @@ trait DelayRule {
     fn follows_time(&self) -> bool {
         false
     }
+    /// The shortest and longest delay that it can draw, in ns.
+    fn range(&self) -> [f64; 2] {
+        [0.0, MAX_DELAY.0 as f64]
+    }
+    /// The bounds that its draws can exceed, in ns: longer and shorter draws become these.
+    fn clamp(&self) -> Clamp {
+        Clamp::default()
+    }
     /// The number of tables that it draws from.
     fn tables(&self) -> usize {
         0
@@ -93,6 +101,15 @@ impl<D: Distribution<Quantity = Time>> DelayRule for D {
             (true, true) => Drawing::One,
             (true, false) => Drawing::Several,
         }
+    }
+
+    fn range(&self) -> [f64; 2] {
+        let Moments { min, max, .. } = self.started().moments;
+        [min, max]
+    }
+
+    fn clamp(&self) -> Clamp {
+        Distribution::clamp(self)
     }
 
     fn tables(&self) -> usize {
@@ -213,6 +230,22 @@ impl Delay {
     pub fn varies_by_packet(&self) -> bool {
         self.moments().is_some_and(|moments| moments.deviation_ns != Some(0.0))
             && self.rule().is_some_and(|rule| !rule.follows_time())
+    }
+
+    /// The shortest and longest delay in ns that it can draw, if no delay depends on the time or on the packets before.
+    #[must_use]
+    pub fn independent_range_ns(&self) -> Option<[f64; 2]> {
+        let is_correlated = self.correlation_percentage.is_some() || self.half_life.is_some();
+        let rule = self.rule().filter(|_| !is_correlated)?;
+        let is_independent = rule.draws() != Drawing::Nothing && !rule.follows_time();
+        is_independent.then(|| rule.range())
+    }
+
+    /// The minimum and maximum delay in ns that draws beyond them become; `None`: no draw is beyond.
+    #[must_use]
+    pub fn clamps_ns(&self) -> [Option<u64>; 2] {
+        let clamp = self.rule().map(DelayRule::clamp).unwrap_or_default();
+        [clamp.min, clamp.max].map(|bound| bound.map(round_ns))
     }
 
     /// The number of tables that its law draws from.

@@ -6,6 +6,7 @@ use weir_laws::{Draws, normal_quantile, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
+use crate::law::distribution::{Clamp, FURTHEST};
 use crate::law::{Law, MeanAndSpread, Running, Words};
 use crate::units::Span;
 
@@ -65,6 +66,17 @@ impl Running for Bell {
 }
 
 impl DelayRule for Normal {
+    fn range(&self) -> [f64; 2] {
+        let Bell { mean_ns, deviation_ns } = self.start();
+        let reach = deviation_ns * normal_quantile(FURTHEST);
+        [mean_ns + reach, mean_ns - reach].map(|ns| ns.max(0.0))
+    }
+
+    fn clamp(&self) -> Clamp {
+        let Bell { mean_ns, deviation_ns } = self.start();
+        Clamp::at_zero(mean_ns + deviation_ns * normal_quantile(FURTHEST))
+    }
+
     /// A normal variable censored at 0: with a = mean/deviation, E = mean·Φ(a) + deviation·φ(a),
     /// E² = (mean² + deviation²)·Φ(a) + mean·deviation·φ(a).
     fn moments(&self) -> DelayMoments {

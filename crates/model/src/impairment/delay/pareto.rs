@@ -6,6 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
+use crate::law::distribution::{Clamp, FURTHEST};
 use crate::law::{Law, Running, refuse};
 use crate::units::Span;
 
@@ -72,6 +73,15 @@ impl Running for Tail {
 }
 
 impl DelayRule for Pareto {
+    fn range(&self) -> [f64; 2] {
+        let Tail { scale_ns, exponent, max_ns } = self.start();
+        [scale_ns, (scale_ns * libm::pow(FURTHEST, exponent)).min(max_ns as f64)]
+    }
+
+    fn clamp(&self) -> Clamp {
+        Clamp::at_max(self.max.map(|max| max.0 as f64))
+    }
+
     /// E Xᵏ = a·sᵏ/(a − k) for k < a. With a cut at c the moments always exist: with q = (s/c)ᵃ⁻ᵏ, E min(X, c)ᵏ
     /// = sᵏ·(a − k·q)/(a − k), and sᵏ·(1 + k·ln(c/s)) for a = k.
     fn moments(&self) -> DelayMoments {

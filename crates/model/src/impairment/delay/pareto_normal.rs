@@ -8,6 +8,7 @@ use weir_laws::{Draws, QuantileTable, clamped_moments, normal_quantile, open_uni
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
+use crate::law::distribution::{Clamp, FURTHEST};
 use crate::law::{Law, MeanAndSpread, Running, Words};
 use crate::units::Span;
 
@@ -102,6 +103,15 @@ impl Running for Mixed {
 }
 
 impl DelayRule for ParetoNormal {
+    fn range(&self) -> [f64; 2] {
+        let running = self.start();
+        [FURTHEST, 1.0 - FURTHEST].map(|p| running.value(p).max(0.0))
+    }
+
+    fn clamp(&self) -> Clamp {
+        Clamp::at_zero(self.start().value(FURTHEST))
+    }
+
     fn moments(&self) -> DelayMoments {
         let running = self.start();
         let (mean, deviation) = clamped_moments(|p| running.value(p), 0.0, f64::INFINITY);

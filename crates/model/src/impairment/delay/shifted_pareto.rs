@@ -6,6 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
+use crate::law::distribution::{Clamp, FURTHEST};
 use crate::law::{Law, MeanAndSpread, Running, Words};
 use crate::units::Span;
 
@@ -73,6 +74,16 @@ impl Running for Shifted {
 }
 
 impl DelayRule for ShiftedPareto {
+    fn range(&self) -> [f64; 2] {
+        let Shifted { offset_ns, scale_ns } = self.start();
+        [1.0, FURTHEST].map(|above| (offset_ns + scale_ns / libm::cbrt(above)).max(0.0))
+    }
+
+    fn clamp(&self) -> Clamp {
+        let Shifted { offset_ns, scale_ns } = self.start();
+        Clamp::at_zero(offset_ns + scale_ns)
+    }
+
     /// The integrals of (offset + scale·x) and of its square with the density 3/x⁴, from where the delay is above 0.
     fn moments(&self) -> DelayMoments {
         let Shifted { offset_ns: a, scale_ns: c } = self.start();

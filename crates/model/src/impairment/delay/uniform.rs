@@ -83,6 +83,10 @@ impl Running for Range {
 }
 
 impl DelayRule for Uniform {
+    fn range(&self) -> [f64; 2] {
+        [self.min.0 as f64, self.max.0 as f64]
+    }
+
     fn moments(&self) -> DelayMoments {
         let n = self.start().values as f64;
         let mean = self.min.0 as f64 + (n - 1.0) / 2.0;

@@ -114,9 +114,7 @@ pub trait Quantity:
     /// The number of tables of a law.
     fn tables(law: &Self::Choice) -> usize;
     /// The bounds of a part of a mixture that its draws can exceed.
-    fn part_clamp(_: &Self::Choice) -> Clamp {
-        Clamp::default()
-    }
+    fn part_clamp(part: &Self::Choice) -> Clamp;
 }
 
 /// The methods of [`Quantity`] on parts of a mixture, for a choice of all shared laws.
@@ -136,6 +134,10 @@ macro_rules! parts_of_choice {
 
         fn has_default_minimum(part: &$choice) -> bool {
             part.rule().has_default_minimum()
+        }
+
+        fn part_clamp(part: &$choice) -> crate::law::distribution::Clamp {
+            part.rule().clamp()
         }
 
         fn part_moments(part: &$choice) -> Option<crate::law::distribution::Moments> {
@@ -204,6 +206,16 @@ pub struct Clamp {
 }
 
 impl Clamp {
+    /// Of draws that become 0 where they are below it; `lowest` is the lowest.
+    pub(crate) fn at_zero(lowest: f64) -> Self {
+        Clamp { min: (lowest < 0.0).then_some(0.0), max: None }
+    }
+
+    /// Of draws without a highest one that become a maximum.
+    pub(crate) fn at_max(max: Option<f64>) -> Self {
+        Clamp { min: None, max }
+    }
+
     /// The outermost bounds of several laws.
     pub(crate) fn outermost(parts: impl Iterator<Item = Clamp> + Clone) -> Self {
         Clamp {
@@ -231,6 +243,9 @@ pub trait Quantile: Clone + PartialEq + fmt::Debug {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inverse<F>(pub(crate) F);
 
+/// Probability of the draws nearest to 0 and to 1.
+pub(crate) const FURTHEST: f64 = f64::EPSILON / 2.0;
+
 impl<F: Quantile> Source for Inverse<F> {
     #[inline]
     fn value(&self, _: u64, draws: &mut Draws) -> f64 {
@@ -239,7 +254,7 @@ impl<F: Quantile> Source for Inverse<F> {
 
     fn moments(&self, low: f64, high: f64) -> Moments {
         let (mean, deviation) = clamped_moments(|p| self.0.at(p), low, high);
-        let tail = f64::EPSILON / 2.0;
+        let tail = FURTHEST;
         let ends = [tail, 1.0 - tail].map(|p| self.0.at(p).clamp(low, high));
         Moments { min: ends[0].min(ends[1]), max: ends[0].max(ends[1]), mean, deviation }
     }
@@ -374,6 +389,8 @@ pub(crate) trait Rule {
     fn has_default_maximum(&self) -> bool;
     /// Whether values below the minimum are possible, which it does not state.
     fn has_default_minimum(&self) -> bool;
+    /// The bounds that its draws can exceed.
+    fn clamp(&self) -> Clamp;
     /// The number of tables that it draws from.
     fn tables(&self) -> usize;
 }
@@ -393,6 +410,10 @@ impl<D: Distribution> Rule for D {
 
     fn has_default_minimum(&self) -> bool {
         Distribution::has_default_minimum(self)
+    }
+
+    fn clamp(&self) -> Clamp {
+        Distribution::clamp(self)
     }
 
     fn tables(&self) -> usize {
