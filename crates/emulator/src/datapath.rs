@@ -5,7 +5,7 @@ mod recording;
 use std::sync::Arc;
 
 use weir_impair::{
-    Disposition, FLAG_EXEMPT, FlowStatus, Hops, ImpairError, Meta, Prepared, Retired, Share,
+    Disposition, FLAG_EXEMPT, FlowStatus, Hops, ImpairError, Meta, Peaks, Prepared, Retired, Share,
     Verdict,
 };
 use weir_laws::Direction;
@@ -61,6 +61,8 @@ struct FlowExtra {
     unplanned_bytes: u64,
     untraced: bool,
     period: Period,
+    /// Its largest values before the period.
+    peaks: Peaks,
     /// Version of the laws of the period.
     laws_version: u64,
 }
@@ -259,8 +261,11 @@ impl Datapath {
         mut meant: impl FnMut(&FlowStatus<'_>, &mut FlowExtra) -> bool,
     ) {
         let waiting = self.waiting_by_flow();
+        let mut started = Vec::new();
         for ((status, extra), waiting) in self.hops.flows().zip(&mut self.extras).zip(waiting) {
             if meant(&status, extra) {
+                started.push(status.number);
+                extra.peaks = extra.peaks.max(status.peaks);
                 extra.period = Period {
                     start_ns: Some(now_ns),
                     reason,
@@ -269,6 +274,7 @@ impl Datapath {
                 };
             }
         }
+        started.into_iter().for_each(|number| self.hops.restart_peaks(number));
     }
 
     /// Sets whether the verdicts of a flow (`None`: all) go to the packet trace. `false` if there is no such flow.
@@ -712,7 +718,7 @@ impl Datapath {
         timing.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
         // A packet queued when the period started was delayed by other laws.
         if period.start_ns.is_none_or(|start| disposition.arrived_ns >= start) {
-            period.delays.record(departed_ns.saturating_sub(disposition.arrived_ns));
+            period.delays.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
         }
         self.late_packets += u64::from(departed_ns.saturating_sub(disposition.at_ns) > LATE_NS);
         self.write(disposition, Some(departed_ns), native);
@@ -862,6 +868,7 @@ impl Datapath {
             timing: extra.timing.clone(),
             traced: self.packet_trace.is_some().then_some(!extra.untraced),
             period: extra.period,
+            peaks: [extra.peaks.max(status.peaks), status.peaks],
             trigger: trigger(status.number),
         });
         Snapshot {

@@ -18,42 +18,88 @@ pub(crate) struct Timing {
     delays: Delays,
 }
 
-/// Time between arrival and departure.
+/// Number, sum and sum of squares of times in ns.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sums {
+    pub(crate) count: u64,
+    sum_ns: u128,
+    squares: u128,
+}
+
+impl Sums {
+    #[inline]
+    fn record(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum_ns += u128::from(ns);
+        // Of an hour 10²⁵, so that there is room for 10¹³ packets.
+        self.squares += u128::from(ns) * u128::from(ns);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn merge(&mut self, other: &Sums) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.squares += other.squares;
+    }
+
+    /// Mean and standard deviation, ns; `None` without packets.
+    pub(crate) fn moments(&self) -> Option<(f64, f64)> {
+        let count = u128::from(self.count);
+        // Squares about the whole part of the mean, so that a small deviation keeps its digits.
+        let whole = self.sum_ns.checked_div(count)?;
+        let part = (self.sum_ns % count) as f64 / count as f64;
+        let about = self.squares.saturating_sub(whole * (2 * self.sum_ns - whole * count));
+        let variance = about as f64 / count as f64 - part * part;
+        Some((whole as f64 + part, variance.max(0.0).sqrt()))
+    }
+}
+
+/// Times between arrival and departure.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Delays {
-    count: u64,
-    sum_ns: u128,
+    /// As realised.
+    realised: Sums,
     min_ns: u64,
     max_ns: u64,
+    /// As planned: the deadlines.
+    pub(crate) planned: Sums,
+    /// Packets that left more than [`LATE_NS`] after their deadline.
+    pub(crate) late_packets: u64,
 }
 
 impl Delays {
+    /// Adds a packet that arrived at `arrived_ns`, was planned for `asked_ns`, and left at `departed_ns`.
     #[inline]
-    pub(crate) fn record(&mut self, delay_ns: u64) {
-        self.min_ns = if self.count == 0 { delay_ns } else { self.min_ns.min(delay_ns) };
+    pub(crate) fn record(&mut self, arrived_ns: u64, asked_ns: u64, departed_ns: u64) {
+        let delay_ns = departed_ns.saturating_sub(arrived_ns);
+        self.min_ns = if self.realised.count == 0 { delay_ns } else { self.min_ns.min(delay_ns) };
         self.max_ns = self.max_ns.max(delay_ns);
-        self.sum_ns += u128::from(delay_ns);
-        self.count += 1;
+        self.realised.record(delay_ns);
+        self.planned.record(asked_ns.saturating_sub(arrived_ns));
+        self.late_packets += u64::from(departed_ns.saturating_sub(asked_ns) > LATE_NS);
     }
 
     #[cfg(target_os = "linux")]
     /// Adds the packets of another worker.
     pub(crate) fn merge(&mut self, other: &Delays) {
-        if other.count == 0 {
+        if other.realised.count == 0 {
             return;
         }
-        self.min_ns = if self.count == 0 { other.min_ns } else { self.min_ns.min(other.min_ns) };
+        let is_first = self.realised.count == 0;
+        self.min_ns = if is_first { other.min_ns } else { self.min_ns.min(other.min_ns) };
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.sum_ns += other.sum_ns;
-        self.count += other.count;
+        self.realised.merge(&other.realised);
+        self.planned.merge(&other.planned);
+        self.late_packets += other.late_packets;
     }
 
     /// Fills in the realised delays.
     pub(crate) fn realised(&self, into: &mut Realised) {
-        if self.count > 0 {
+        if let Some((mean_ns, deviation_ns)) = self.realised.moments() {
             into.delay_min_seconds = Some(seconds(self.min_ns));
             into.delay_max_seconds = Some(seconds(self.max_ns));
-            into.delay_mean_seconds = Some(self.sum_ns as f64 / self.count as f64 / 1e9);
+            into.delay_mean_seconds = Some(mean_ns / 1e9);
+            into.delay_deviation_seconds = Some(deviation_ns / 1e9);
         }
     }
 }
@@ -65,7 +111,7 @@ impl Timing {
         if self.lateness.count() == 0 {
             self.lateness.reserve(RESERVED_NS);
         }
-        self.delays.record(departed_ns.saturating_sub(arrived_ns));
+        self.delays.record(arrived_ns, asked_ns, departed_ns);
         self.lateness.record(departed_ns.saturating_sub(asked_ns));
     }
 
@@ -96,4 +142,22 @@ impl Timing {
 
 pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_keep_their_digits() {
+        assert_eq!(Sums::default().moments(), None);
+        let mut sums = Sums::default();
+        let hour = 3_600_000_000_000;
+        (0..1000).for_each(|n| sums.record(hour + n % 2));
+        let (mean, deviation) = sums.moments().unwrap();
+        assert!((mean - hour as f64 - 0.5).abs() < 1e-3 && (deviation - 0.5).abs() < 1e-9);
+        let mut one = Sums::default();
+        one.record(7);
+        assert_eq!(one.moments(), Some((7.0, 0.0)));
+    }
 }

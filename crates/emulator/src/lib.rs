@@ -46,6 +46,7 @@ mod drops;
 mod emulator;
 mod error;
 mod expressions;
+mod fidelity;
 mod frames;
 #[cfg(target_os = "linux")]
 mod interface_lock;
@@ -79,6 +80,7 @@ pub use config::{EmulatorConfig, LinkMode, Local, PacketTraceFiles, Scheduling};
 pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
 pub use expressions::compile_filters;
+pub use fidelity::{Fidelity, FidelityFigure, FidelityVerdict, JudgedFigure};
 pub use prediction::{Prediction, predictions};
 pub use recording::{
     CapturePoint, MAX_RECORDINGS, Recording, RecordingKind, RecordingReport, RecordingSelection,

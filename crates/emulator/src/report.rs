@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weir_impair::{TimelineStatus, TriggerStatus};
+use weir_impair::{Peaks, TimelineStatus, TriggerStatus};
 use weir_model::impairment::{Counters, Impairment, Laws, TriggerCondition, TriggerState};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
 use crate::alarm::{Alarm, AlarmThresholds};
+use crate::fidelity::{Fidelity, lost_by_law};
 use crate::recording::RecordingReport;
 
 /// The schema's name.
@@ -128,6 +129,9 @@ fn realised_since(
         received_packets: count("received_packets"),
         sent_packets: count("sent_packets"),
         lost_packets: count("lost_packets"),
+        loss_bursts: count("loss_bursts"),
+        policed_packets: count("policed_packets"),
+        too_long_packets: count("too_long_packets"),
         duplicated_packets: count("duplicated_packets"),
         modified_packets: count("modified_packets"),
         reordered_packets: count("reordered_packets"),
@@ -254,6 +258,9 @@ pub struct AskedFigures {
     /// Mean loss, of received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
+    /// Mean length of a burst of losses, packets (RFC 3357, loss period).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_burst_mean_packets: Option<f64>,
     /// Copies, of the packets that are not lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_ratio: Option<f64>,
@@ -280,8 +287,10 @@ impl AskedFigures {
             return AskedFigures::default();
         }
         let delay = laws.delay.as_ref().and_then(|law| law.moments());
+        let loss = laws.loss.as_ref().filter(|law| !law.ecn);
         AskedFigures {
-            loss_ratio: laws.loss.as_ref().filter(|law| !law.ecn).and_then(|law| law.mean()),
+            loss_ratio: loss.and_then(|law| law.mean()),
+            loss_burst_mean_packets: loss.and_then(|law| law.moments()?.burst),
             duplicate_ratio: laws.duplicate.as_ref().map(|law| law.mean()),
             reordered_ratio: laws.reorder.as_ref().and_then(|law| law.mean()),
             modified_ratio: laws.content.as_ref().and_then(|law| law.mean()),
@@ -294,7 +303,7 @@ impl AskedFigures {
 
 /// Figures of one flow and direction for the current period. A period starts with the emulator, when other laws are
 /// applied to the flow in this direction, and at a reset.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorCurrent")]
 pub struct CurrentReport {
     /// Start of the period, s since the start of the emulator.
@@ -307,6 +316,9 @@ pub struct CurrentReport {
     pub counters: Counters,
     /// Ratios of these counters, and delays of packets that arrived in the period.
     pub realised: Realised,
+    /// Whether this can come from the laws; absent without laws and without packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fidelity: Option<Fidelity>,
 }
 
 /// Why a period of counting started.
@@ -333,6 +345,12 @@ pub struct Realised {
     /// Dropped by a loss law, of received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
+    /// Mean length of a burst of losses by a loss law, packets (RFC 3357, loss period); with several threads in the packets of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_burst_mean_packets: Option<f64>,
+    /// Length of the longest burst, packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_burst_max_packets: Option<u64>,
     /// Copied, of received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_ratio: Option<f64>,
@@ -351,23 +369,41 @@ pub struct Realised {
     /// Greatest, s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_max_seconds: Option<f64>,
+    /// Standard deviation of the delay, s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_deviation_seconds: Option<f64>,
+    /// Maximum number of packets that waited in the queue of the flow's rate together, as one of the flow arrived. Absent if none
+    /// waited, or the queue is limited by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_max_packets: Option<u64>,
+    /// Their maximum number of bytes, with framing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_max_bytes: Option<u64>,
+    /// Maximum time in that queue, s; absent if none waited, or an AQM manages the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_max_seconds: Option<f64>,
 }
 
 impl Realised {
     pub(crate) fn of(counters: &Counters) -> Self {
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         Realised {
-            loss_ratio: share(
-                counters
-                    .lost_packets
-                    .saturating_sub(counters.policed_packets + counters.too_long_packets),
-                counters.received_packets,
-            ),
+            loss_ratio: share(lost_by_law(counters), counters.received_packets),
+            loss_burst_mean_packets: share(lost_by_law(counters), counters.loss_bursts),
             duplicate_ratio: share(counters.duplicated_packets, counters.received_packets),
             modified_ratio: share(counters.modified_packets, counters.sent_packets),
             reordered_ratio: share(counters.reordered_packets, counters.sent_packets),
             ..Realised::default()
         }
+    }
+
+    /// Fills in the largest values.
+    pub(crate) fn set_peaks(&mut self, peaks: &Peaks) {
+        let some = |value: u64| (value > 0).then_some(value);
+        self.loss_burst_max_packets = some(peaks.loss_burst_packets);
+        self.queue_max_packets = some(peaks.queue_packets);
+        self.queue_max_bytes = some(peaks.queue_bytes);
+        self.queue_max_seconds = some(peaks.queue_wait_ns).map(|ns| ns as f64 / 1e9);
     }
 }
 

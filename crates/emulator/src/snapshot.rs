@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_impair::Peaks;
 use weir_model::impairment::{Counters, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
+use crate::fidelity::judge;
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
     AskedFigures, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
@@ -24,6 +26,8 @@ pub(crate) struct FlowSnapshot {
     /// Whether its verdicts go to the packet trace; absent without one.
     pub(crate) traced: Option<bool>,
     pub(crate) period: Period,
+    /// Its largest values since the emulator's start, and in the period.
+    pub(crate) peaks: [Peaks; 2],
     pub(crate) trigger: Option<TriggerReport>,
 }
 
@@ -46,11 +50,19 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// The figures of the period; `counters` are those since the emulator's start.
-    fn report(&self, counters: &Counters, started_ns: u64, now_ns: u64) -> CurrentReport {
+    /// The figures of the period; `counters` are those since the emulator's start, and `link_dropped` the packets lost in its links.
+    fn report(
+        &self,
+        counters: &Counters,
+        peaks: &Peaks,
+        laws: &Laws,
+        link_dropped: u64,
+        [started_ns, now_ns]: [u64; 2],
+    ) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
         let counters = counters.since(&self.base);
         let mut realised = Realised::of(&counters);
+        realised.set_peaks(peaks);
         self.delays.realised(&mut realised);
         CurrentReport {
             start_seconds: seconds(start_ns.saturating_sub(started_ns)),
@@ -58,6 +70,7 @@ impl Period {
             reason: self.reason,
             counters,
             realised,
+            fidelity: judge(laws, &counters, &self.delays, link_dropped),
         }
     }
 }
@@ -70,6 +83,7 @@ impl FlowSnapshot {
         self.timing.merge(&other.timing);
         self.period.base = self.period.base.plus(&other.period.base);
         self.period.delays.merge(&other.period.delays);
+        self.peaks = [0, 1].map(|i| self.peaks[i].max(other.peaks[i]));
         // The trigger that has seen packets is that of the owner.
         if other.counters.received_packets > 0 {
             self.trigger = other.trigger.or(self.trigger.take());
@@ -158,19 +172,27 @@ impl Snapshot {
             times_ns,
             ..
         } = self;
-        let [started_ns, now_ns] = times_ns;
         let asked = asked(&config, direction);
         let flows: Vec<FlowReport> = self
             .flows
             .into_iter()
             .map(|flow| {
                 let mut realised = Realised::of(&flow.counters);
+                realised.set_peaks(&flow.peaks[0]);
                 flow.timing.realised(&mut realised);
                 let none = Laws::default();
                 let asked = asked.get(flow.name.as_str()).unwrap_or(&none);
+                let link_dropped = link.unplanned_packets();
+                let [_, peaks] = &flow.peaks;
                 FlowReport {
                     direction,
-                    current: flow.period.report(&flow.counters, started_ns, now_ns),
+                    current: flow.period.report(
+                        &flow.counters,
+                        peaks,
+                        asked,
+                        link_dropped,
+                        times_ns,
+                    ),
                     hop: flow.hop,
                     active: flow.active,
                     counters: flow.counters,

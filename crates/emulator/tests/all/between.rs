@@ -1011,7 +1011,7 @@ fn a_period_starts_with_other_laws_of_the_flow_and_at_a_reset() {
     let current = |place: usize| -> CurrentReport {
         let flows = emulator.report().unwrap().impairment.flows;
         assert_eq!(flows.len(), 4);
-        flows[place].current
+        flows[place].current.clone()
     };
     put(10);
     let first = current(2);

@@ -419,3 +419,38 @@ fn a_timeline_changes_laws_of_any_hop_and_the_memory_is_shared() {
     assert_eq!(dropped, run(&alone, &input).1.directions[0].unplanned_dropped_packets);
     assert!(dropped > 50, "{dropped}");
 }
+
+#[test]
+fn each_flow_has_a_verdict_by_its_laws() {
+    use weir_emulator::{FidelityFigure, FidelityVerdict};
+    let input = capture(CaptureFormat::PcapNg, 6000);
+    let of = |laws: &str| {
+        let (_, report) = run(&replay(laws), &input);
+        report.impairment.flows[0].clone()
+    };
+    let flow = of("loss 10% run 4, duplicate 5%, delay 40ms ±5ms normal allow");
+    let fidelity = flow.current.fidelity.clone().unwrap();
+    assert_eq!(fidelity.verdict, FidelityVerdict::AsAsked, "{fidelity:?}");
+    let judged: Vec<FidelityFigure> = fidelity.figures.iter().map(|one| one.figure).collect();
+    assert_eq!(judged.len(), 5, "{judged:?}");
+    // Both count since the start.
+    for realised in [flow.realised, flow.current.realised] {
+        let mean = realised.loss_burst_mean_packets.unwrap();
+        assert!((3.0..5.0).contains(&mean), "{mean}");
+        assert!(realised.loss_burst_max_packets.unwrap() as f64 > mean);
+        let deviation = realised.delay_deviation_seconds.unwrap();
+        assert!((deviation - 0.005).abs() < 0.0004, "{deviation}");
+    }
+    let asked = flow.asked_figures.loss_burst_mean_packets.unwrap();
+    assert!((asked - 4.0).abs() < 1e-9, "{asked}");
+    // Packets 200 µs apart wait for each other, so that the mean is larger.
+    let waits = of("delay 40ms ±5ms normal max");
+    let fidelity = waits.current.fidelity.unwrap();
+    assert_eq!(fidelity.verdict, FidelityVerdict::Differs);
+    let mean = fidelity.figures.iter().find(|it| it.figure == FidelityFigure::DelayMeanSeconds);
+    assert!(mean.is_some_and(|mean| !mean.is_within && mean.value > mean.max), "{mean:?}");
+    let queue = of("rate 20M queue 30packets");
+    assert_eq!(queue.current.realised.queue_max_packets, Some(30));
+    assert_eq!(queue.current.fidelity.unwrap().verdict, FidelityVerdict::NotJudged);
+    assert_eq!(of("none").current.fidelity, None);
+}

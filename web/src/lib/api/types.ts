@@ -3104,6 +3104,11 @@ export interface components {
             duplicate_ratio?: number | null;
             /**
              * Format: double
+             * @description Mean length of a burst of losses, packets (RFC 3357, loss period).
+             */
+            loss_burst_mean_packets?: number | null;
+            /**
+             * Format: double
              * @description Mean loss, of received.
              */
             loss_ratio?: number | null;
@@ -3285,6 +3290,8 @@ export interface components {
         EmulatorCurrent: {
             /** @description Counted in the period. A packet that was queued at its start counts when it leaves. */
             counters: components["schemas"]["EmulatorCounters"];
+            /** @description Whether this can come from the laws; absent without laws and without packets. */
+            fidelity?: components["schemas"]["EmulatorFidelity"] | null;
             /** @description Ratios of these counters, and delays of packets that arrived in the period. */
             realised: components["schemas"]["EmulatorRealised"];
             /** @description Why the period started. */
@@ -3387,6 +3394,26 @@ export interface components {
             /** @description Its configuration's title. */
             title?: string | null;
         };
+        /** @description The verdict on a flow in one direction, for the current period. */
+        EmulatorFidelity: {
+            /** @description The figures that were judged. A law without a bound for its figures is not judged. */
+            figures?: components["schemas"]["EmulatorJudgedFigure"][];
+            /** @description The verdict. */
+            verdict: components["schemas"]["EmulatorVerdict"];
+        };
+        /**
+         * @description A figure that can be judged.
+         *
+         *     - `lost_packets`: Packets that the loss law dropped.
+         *     - `loss_bursts`: Bursts of losses.
+         *     - `duplicated_packets`: Copies.
+         *     - `delay_mean_seconds`: Mean of the planned delays: deadline minus arrival.
+         *     - `delay_deviation_seconds`: Standard deviation of the planned delays.
+         *     - `late_packets`: Packets that left more than 1 ms after their deadline.
+         *     - `unplanned_dropped_packets`: Packets dropped without a law, by the flow or before any flow had them.
+         * @enum {string}
+         */
+        EmulatorFidelityFigure: "lost_packets" | "loss_bursts" | "duplicated_packets" | "delay_mean_seconds" | "delay_deviation_seconds" | "late_packets" | "unplanned_dropped_packets";
         /** @description One flow in one direction. */
         EmulatorFlow: {
             /** @description Whether the configuration in force has it. */
@@ -3466,6 +3493,28 @@ export interface components {
             config: components["schemas"]["Impairment"];
             /** @description Each flow and direction; Other first, A to B first. */
             flows: components["schemas"]["EmulatorFlow"][];
+        };
+        /** @description A figure of a flow that was judged. */
+        EmulatorJudgedFigure: {
+            /** @description Which. */
+            figure: components["schemas"]["EmulatorFidelityFigure"];
+            /** @description Whether the value is within these bounds. */
+            is_within: boolean;
+            /**
+             * Format: double
+             * @description Maximum that its law accounts for.
+             */
+            max: number;
+            /**
+             * Format: double
+             * @description Minimum that its law accounts for.
+             */
+            min: number;
+            /**
+             * Format: double
+             * @description Its value: packets, bursts or seconds.
+             */
+            value: number;
         };
         /** @description Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus the laws' delay). */
         EmulatorLateness: {
@@ -3617,6 +3666,11 @@ export interface components {
         EmulatorRealised: {
             /**
              * Format: double
+             * @description Standard deviation of the delay, s.
+             */
+            delay_deviation_seconds?: number | null;
+            /**
+             * Format: double
              * @description Greatest, s.
              */
             delay_max_seconds?: number | null;
@@ -3636,6 +3690,16 @@ export interface components {
              */
             duplicate_ratio?: number | null;
             /**
+             * Format: uint64
+             * @description Length of the longest burst, packets.
+             */
+            loss_burst_max_packets?: number | null;
+            /**
+             * Format: double
+             * @description Mean length of a burst of losses by a loss law, packets (RFC 3357, loss period); with several threads in the packets of each.
+             */
+            loss_burst_mean_packets?: number | null;
+            /**
              * Format: double
              * @description Dropped by a loss law, of received.
              */
@@ -3645,6 +3709,22 @@ export interface components {
              * @description Changed, of sent.
              */
             modified_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Their maximum number of bytes, with framing.
+             */
+            queue_max_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Maximum number of packets that waited in the queue of the flow's rate together, as one of the flow arrived. Absent if none
+             *     waited, or the queue is limited by time.
+             */
+            queue_max_packets?: number | null;
+            /**
+             * Format: double
+             * @description Maximum time in that queue, s; absent if none waited, or an AQM manages the queue.
+             */
+            queue_max_seconds?: number | null;
             /**
              * Format: double
              * @description Reordered, of sent.
@@ -3832,6 +3912,16 @@ export interface components {
             /** @description Whether the laws are applied now. */
             state: components["schemas"]["TriggerState"];
         };
+        /**
+         * @description A verdict.
+         *
+         *     - `as-asked`: All judged figures are within their bounds.
+         *     - `not-judged`: No figure was judged: fewer than 100 packets, a trigger, or laws without bounds.
+         *     - `differs`: A figure is outside of its bounds.
+         *     - `host-limited`: Packets were dropped without a law, or more than 1 % left more than 1 ms late: the host or its links were the limit.
+         * @enum {string}
+         */
+        EmulatorVerdict: "as-asked" | "not-judged" | "differs" | "host-limited";
         /**
          * @description The end of a flow that measures a metric.
          *

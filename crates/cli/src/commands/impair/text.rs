@@ -1,8 +1,9 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
 use weir_emulator::{
-    CapturePoint, CurrentReport, Recording, RecordingKind, RecordingReport, RecordingState, Report,
-    TimelineReport, TriggerReport,
+    Alarm, CapturePoint, CurrentReport, Fidelity, FidelityVerdict, FlowReport, JudgedFigure,
+    Recording, RecordingKind, RecordingReport, RecordingState, Report, TimelineReport,
+    TriggerReport,
 };
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
@@ -104,10 +105,71 @@ pub(super) fn way(direction: Direction) -> &'static str {
 /// A counter of a flow.
 type Count = fn(&Counters) -> u64;
 
-/// Rates of each flow and direction in its current period, and what its laws ask for; empty if no flow saw packets in it.
+/// A text of a flow's current period.
+type Cell = fn(&FlowReport) -> Option<String>;
+
+/// Groups of columns that are shown only if a flow has a text in their first one.
+const RARE: [&[(&str, Cell)]; 3] = [
+    &[
+        ("burst mean", |flow| flow.current.realised.loss_burst_mean_packets.map(significant)),
+        ("asked", |flow| flow.asked_figures.loss_burst_mean_packets.map(significant)),
+        ("longest", |flow| Some(flow.current.realised.loss_burst_max_packets?.to_string())),
+    ],
+    &[
+        ("asked deviation", |flow| {
+            flow.asked_figures.delay_deviation_seconds.filter(|s| *s > 0.0).map(duration)
+        }),
+        ("delay deviation", |flow| flow.current.realised.delay_deviation_seconds.map(duration)),
+    ],
+    &[("longest queue", |flow| {
+        let realised = &flow.current.realised;
+        let packets = realised.queue_max_packets.map(|n| counted(n, "packet"));
+        let bytes = realised.queue_max_bytes.map(volume);
+        let parts = [packets, bytes, realised.queue_max_seconds.map(duration)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    })],
+];
+
+/// The verdict on a flow in a word; with few packets their number.
+fn verdict(flow: &FlowReport) -> Option<String> {
+    let Fidelity { verdict, figures } = flow.current.fidelity.as_ref()?;
+    let name = verdict.name();
+    let packets = flow.current.counters.received_packets;
+    Some(match verdict {
+        FidelityVerdict::NotJudged => format!("{name}: {}", counted(packets, "packet")),
+        FidelityVerdict::AsAsked => name.to_owned(),
+        FidelityVerdict::Differs | FidelityVerdict::HostLimited => {
+            let off = figures.iter().filter(|figure| !figure.is_within);
+            format!("{name}: {}", off.map(|it| it.figure.name()).collect::<Vec<_>>().join(", "))
+        }
+    })
+}
+
+/// A figure outside of its bounds.
+fn outside(figure: &JudgedFigure) -> String {
+    let show = |value: f64| match figure.figure.is_time() {
+        true => duration(value),
+        false => format!("{value:.0}"),
+    };
+    let JudgedFigure { value, min, max, .. } = *figure;
+    format!("{} {}, expected {} to {}", figure.figure.name(), show(value), show(min), show(max))
+}
+
+/// Rates of each flow and direction in its current period, what its laws ask for, and the verdict; empty if no flow saw packets in
+/// it.
 fn asked_and_realised(report: &Report, style: &Style) -> String {
     let right = Align::Right;
-    let mut table = Table::new([
+    let is_shown = |flow: &&FlowReport| {
+        flow.current.counters.received_packets > 0 && flow.current.seconds > 0.0
+    };
+    let flows: Vec<&FlowReport> = report.impairment.flows.iter().filter(is_shown).collect();
+    if flows.is_empty() {
+        return String::new();
+    }
+    let has = |group: &&&[(&str, Cell)]| flows.iter().any(|flow| group[0].1(flow).is_some());
+    let rare: Vec<&(&str, Cell)> = RARE.iter().filter(has).copied().flatten().collect();
+    let columns = [
         ("since laws, start or reset", Align::Left),
         ("direction", Align::Left),
         ("time", right),
@@ -119,21 +181,21 @@ fn asked_and_realised(report: &Report, style: &Style) -> String {
         ("asked", right),
         ("delay mean", right),
         ("asked", right),
-    ]);
+    ];
+    let rare_columns = rare.iter().map(|(name, _)| (*name, right));
+    let mut table =
+        Table::new(columns.into_iter().chain(rare_columns).chain([("verdict", Align::Left)]));
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let rate = |bits: f64| Units::ADAPTIVE.rate(bits);
     let hops = report.impairment.config.hops();
-    let mut is_empty = true;
-    for flow in &report.impairment.flows {
-        let CurrentReport { seconds, counters, realised, .. } = &flow.current;
-        if counters.received_packets == 0 || *seconds <= 0.0 {
-            continue;
-        }
-        is_empty = false;
+    let mut off = String::new();
+    for flow in flows {
+        let CurrentReport { seconds, counters, realised, fidelity, .. } = &flow.current;
         let asked = &flow.asked_figures;
         let per_second = |count: u64| count as f64 / seconds;
-        table.row([
-            in_hop(&flow.name, flow.hop, hops),
+        let name = in_hop(&flow.name, flow.hop, hops);
+        let cells = [
+            name.clone(),
             way(flow.direction).to_owned(),
             duration(*seconds),
             significant(per_second(counters.received_packets)),
@@ -144,13 +206,47 @@ fn asked_and_realised(report: &Report, style: &Style) -> String {
             or_none(asked.loss_ratio.map(percent)),
             or_none(realised.delay_mean_seconds.map(duration)),
             or_none(asked.delay_mean_seconds.map(duration)),
-        ]);
-    }
-    if is_empty {
-        return String::new();
+        ];
+        let of_rare = rare.iter().map(|(_, cell)| or_none(cell(flow)));
+        table.row(cells.into_iter().chain(of_rare).chain([or_none(verdict(flow))]));
+        let figures = fidelity.iter().flat_map(|fidelity| &fidelity.figures);
+        let figures: Vec<String> = figures.filter(|it| !it.is_within).map(outside).collect();
+        if !figures.is_empty() {
+            off += &format!("{name}, {}: {}\n", way(flow.direction), figures.join("; "));
+        }
     }
     let note = "Rates in and out count whole frames; a rate law counts its framing bytes instead of the Ethernet header.\n";
-    table.render(style) + note
+    table.render(style) + &off + note
+}
+
+/// The alarms, a line for each kind, object and state: with several, their number and the text of the last one.
+fn alarms(alarms: &[Alarm]) -> String {
+    let state = |alarm: &Alarm| match (alarm.active, alarm.acknowledged_at_seconds) {
+        (false, _) => " (passed)",
+        (true, Some(_)) => " (acknowledged)",
+        (true, None) => "",
+    };
+    let mut groups: Vec<Vec<&Alarm>> = vec![];
+    for alarm in alarms {
+        let is_same = |other: &Alarm| {
+            (other.kind, &other.object, state(other)) == (alarm.kind, &alarm.object, state(alarm))
+        };
+        match groups.iter_mut().find(|group| is_same(group[0])) {
+            Some(group) => group.push(alarm),
+            None => groups.push(vec![alarm]),
+        }
+    }
+    let mut out = String::new();
+    for group in groups {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let times = match group.len() {
+            1 => format!("alarm at {:.1} s", first.at_seconds),
+            n => format!("{n} alarms, {:.1} s to {:.1} s", first.at_seconds, last.at_seconds),
+        };
+        let (kind, object) = (last.kind.name(), &last.object);
+        out += &format!("{times}{}: {} [{kind} {object}]\n", state(last), last.text);
+    }
+    out
 }
 
 /// The counters, a line for each flow and direction that saw packets.
@@ -303,18 +399,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         out.push('\n');
     }
     report.recordings.iter().for_each(|report| out += &recording(report));
-    for alarm in &report.alarms {
-        let state = match (alarm.active, alarm.acknowledged_at_seconds) {
-            (false, _) => " (passed)",
-            (true, Some(_)) => " (acknowledged)",
-            (true, None) => "",
-        };
-        let (kind, object) = (alarm.kind.name(), &alarm.object);
-        out += &format!(
-            "alarm at {:.1} s{state}: {} [{kind} {object}]\n",
-            alarm.at_seconds, alarm.text
-        );
-    }
+    out += &alarms(&report.alarms);
     for note in &report.notes {
         out += &format!("note: {note}\n");
     }
@@ -379,9 +464,50 @@ mod tests {
         let rates = ["2.00 s", "4.00", "40.0 kbit/s", "30.0 kbit/s", "90.0 kbit/s"];
         assert_eq!(
             cells,
-            [&["voice", "A to B"][..], &rates, &["25.0%", "20.0%", "4.00 ms", "-"]].concat()
+            [&["voice", "A to B"][..], &rates, &["25.0%", "20.0%", "4.00 ms", "-", "-"]].concat()
         );
         assert_eq!(rows(0), "");
+    }
+
+    #[test]
+    fn a_figure_outside_of_its_bounds_is_named_with_them() {
+        let row = |fidelity: serde_json::Value| {
+            let counters = Counters { received_packets: 50_000, ..Counters::default() };
+            let realised = serde_json::json!({
+                "loss_ratio": 0.1, "loss_burst_mean_packets": 4.0, "loss_burst_max_packets": 19,
+                "delay_deviation_seconds": 0.002, "queue_max_packets": 7, "queue_max_bytes": 7028,
+            });
+            let flow = serde_json::json!({
+                "name": "voice", "direction": "reverse", "hop": 1, "active": true, "counters": counters,
+                "asked": "", "realised": {},
+                "asked_figures": { "loss_burst_mean_packets": 1.5, "delay_deviation_seconds": 0.005 },
+                "current": {
+                    "start_seconds": 1.0, "seconds": 2.0, "reason": "laws", "counters": counters,
+                    "realised": realised, "fidelity": fidelity,
+                },
+            });
+            let report = serde_json::json!({
+                "schema": "", "interfaces": ["", ""], "links": [], "seconds": 3.0, "directions": [],
+                "configurations": [],
+                "impairment": { "config": Impairment::default(), "flows": [flow] },
+            });
+            asked_and_realised(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
+        };
+        let text = row(serde_json::json!({ "verdict": "differs", "figures": [
+            { "figure": "lost_packets", "value": 11000.0, "min": 9500.0, "max": 10500.0, "is_within": false },
+            { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
+        ]}));
+        let voice: Vec<&str> = text.lines().filter(|line| line.starts_with("voice")).collect();
+        let [cells, off] = voice[..] else { panic!("{text}") };
+        for cell in
+            ["4.00", "1.50", "19", "2.00 ms", "5.00 ms", "7 packets", "differs: lost packets"]
+        {
+            assert!(cells.contains(cell), "{cell}: {text}");
+        }
+        assert_eq!(off, "voice, B to A: lost packets 11000, expected 9500 to 10500");
+        let few = row(serde_json::json!({ "verdict": "not-judged" }));
+        assert!(few.contains("not judged: 50000 packets"), "{few}");
+        assert_eq!(few.lines().filter(|line| line.starts_with("voice")).count(), 1);
     }
 
     #[test]
@@ -446,7 +572,7 @@ mod tests {
     #[test]
     fn losses_of_the_link_are_unplanned_and_have_their_cause() {
         use weir_emulator::{
-            Alarm, AlarmKind, AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport,
+            AlarmKind, AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport,
             REPORT_SCHEMA,
         };
         let alarm = |active, acknowledged_at_seconds| Alarm {
@@ -489,7 +615,12 @@ mod tests {
                 is_change: true,
                 at_seconds: [0.0, 0.0],
             }],
-            alarms: vec![alarm(true, None), alarm(true, Some(2.0)), alarm(false, Some(2.0))],
+            alarms: vec![
+                alarm(false, None),
+                alarm(true, None),
+                alarm(true, Some(2.0)),
+                alarm(false, Some(2.0)),
+            ],
             alarm_thresholds: None,
             packet_trace: None,
             recordings: vec![],
@@ -500,8 +631,14 @@ mod tests {
         assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
         assert!(text.contains("71 frames dropped by the kernel: too long"), "{text}");
         assert!(!text.contains("ring was full"), "{text}");
-        for state in ["", " (acknowledged)", " (passed)"] {
-            assert!(text.contains(&format!("alarm at 1.2 s{state}: packets are lost")), "{text}");
+        let times = [
+            "alarm at 1.2 s",
+            "alarm at 1.2 s (acknowledged)",
+            "2 alarms, 1.2 s to 1.2 s (passed)",
+        ];
+        for time in times {
+            assert!(text.contains(&format!("{time}: packets are lost")), "{text}");
         }
+        assert_eq!(text.matches("packets are lost").count(), 3);
     }
 }
