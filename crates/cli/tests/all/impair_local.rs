@@ -245,7 +245,7 @@ fn the_interface_of_own_traffic_is_watched() {
     let alarms = || -> Vec<(String, bool)> {
         let text = run(hosts.weir(&["impair", "stats", "--json"])).good();
         let shown: Value = serde_json::from_str(&text).unwrap();
-        let all = shown["alarms"].as_array().unwrap().iter();
+        let all = shown["alarms"].as_array().into_iter().flatten();
         let down = all.filter(|alarm| alarm["kind"] == "link-down");
         down.map(|alarm| (alarm["object"].as_str().unwrap().into(), alarm["active"] == true))
             .collect()

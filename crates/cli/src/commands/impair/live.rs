@@ -104,6 +104,7 @@ fn with_flag(error: CliError, [a, b]: &[String; 2]) -> CliError {
         CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted }) => {
             match what.as_str() {
                 "threads" => CliError::flag("--threads", given.clone(), accepted),
+                "hops" => CliError::flag("--hop", given.clone(), accepted),
                 "interfaces" if given == a => CliError::flag("A", given.clone(), accepted),
                 "interfaces" if given == b => CliError::flag("B", given.clone(), accepted),
                 "interfaces" => CliError::flag("--pair", given.clone(), accepted),
