@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn usage_shows_where_the_command_begins() {
         for (words, usage) in [
-            (&["weir", "impair", "exec"][..], "weir impair exec [OPTIONS] -- COMMAND"),
+            (&["weir", "impair", "exec"][..], "weir impair exec [OPTIONS] [LAWS] -- COMMAND"),
             (&["weir", "lab", "exec", "a"], "weir lab exec [OPTIONS] HOST -- CMD"),
         ] {
             let text = Cli::try_parse_from(words).unwrap_err().to_string();

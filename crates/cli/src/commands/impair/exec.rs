@@ -76,10 +76,11 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         ));
     }
     if is_missing(program) {
-        let program = program.to_string_lossy().into_owned();
-        if of_line(&program).is_ok() {
-            return Err(CliError::flag("COMMAND", program, "after laws: -- and the command"));
+        let line = asked.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        if of_line(&line).is_ok() {
+            return Err(CliError::flag("COMMAND", line, "after laws: -- and the command"));
         }
+        let program = program.to_string_lossy().into_owned();
         return Err(CliError::Command { program, source: io::Error::from_raw_os_error(NO_ENTRY) });
     }
     let mut report_file = match &args.report {
