@@ -266,6 +266,7 @@ impl Datapath {
             if meant(&status, extra) {
                 started.push(status.number);
                 extra.peaks = extra.peaks.max(status.peaks);
+                extra.timing.earlier.merge(&extra.period.delays);
                 extra.period = Period {
                     start_ns: Some(now_ns),
                     reason,
@@ -715,11 +716,13 @@ impl Datapath {
             return;
         }
         let FlowExtra { timing, period, .. } = &mut self.extras[disposition.flow as usize];
-        timing.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
+        timing.record(disposition.at_ns, departed_ns);
         // A packet queued when the period started was delayed by other laws.
-        if period.start_ns.is_none_or(|start| disposition.arrived_ns >= start) {
-            period.delays.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
-        }
+        let delays = match period.start_ns {
+            Some(start) if disposition.arrived_ns < start => &mut timing.earlier,
+            _ => &mut period.delays,
+        };
+        delays.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
         self.late_packets += u64::from(departed_ns.saturating_sub(disposition.at_ns) > LATE_NS);
         self.write(disposition, Some(departed_ns), native);
     }

@@ -15,7 +15,8 @@ const RESERVED_NS: u64 = 1 << 25;
 pub(crate) struct Timing {
     /// Departure minus deadline, ns.
     lateness: Histogram,
-    delays: Delays,
+    /// Of packets that the current period leaves out.
+    pub(crate) earlier: Delays,
 }
 
 /// Number, sum and sum of squares of times in ns.
@@ -35,7 +36,6 @@ impl Sums {
         self.squares += u128::from(ns) * u128::from(ns);
     }
 
-    #[cfg(target_os = "linux")]
     fn merge(&mut self, other: &Sums) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -79,8 +79,7 @@ impl Delays {
         self.late_packets += u64::from(departed_ns.saturating_sub(asked_ns) > LATE_NS);
     }
 
-    #[cfg(target_os = "linux")]
-    /// Adds the packets of another worker.
+    /// Adds other packets.
     pub(crate) fn merge(&mut self, other: &Delays) {
         if other.realised.count == 0 {
             return;
@@ -105,13 +104,12 @@ impl Delays {
 }
 
 impl Timing {
-    /// Adds a packet that arrived at `arrived_ns`, was planned for `asked_ns`, and left at `departed_ns`.
+    /// Adds the lateness of a packet that was planned for `asked_ns` and left at `departed_ns`.
     #[inline]
-    pub(crate) fn record(&mut self, arrived_ns: u64, asked_ns: u64, departed_ns: u64) {
+    pub(crate) fn record(&mut self, asked_ns: u64, departed_ns: u64) {
         if self.lateness.count() == 0 {
             self.lateness.reserve(RESERVED_NS);
         }
-        self.delays.record(arrived_ns, asked_ns, departed_ns);
         self.lateness.record(departed_ns.saturating_sub(asked_ns));
     }
 
@@ -119,7 +117,7 @@ impl Timing {
     /// Adds the packets of another worker.
     pub(crate) fn merge(&mut self, other: &Timing) {
         self.lateness.merge(&other.lateness);
-        self.delays.merge(&other.delays);
+        self.earlier.merge(&other.earlier);
     }
 
     pub(crate) fn lateness(&self) -> Option<LatenessReport> {
@@ -132,11 +130,6 @@ impl Timing {
             encoding: "hdr-v2".into(),
             data: self.lateness.to_hdr_v2()?,
         })
-    }
-
-    /// Fills in the realised delays.
-    pub(crate) fn realised(&self, into: &mut Realised) {
-        self.delays.realised(into);
     }
 }
 

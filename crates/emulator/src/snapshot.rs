@@ -179,7 +179,9 @@ impl Snapshot {
             .map(|flow| {
                 let mut realised = Realised::of(&flow.counters);
                 realised.set_peaks(&flow.peaks[0]);
-                flow.timing.realised(&mut realised);
+                let mut delays = flow.timing.earlier;
+                delays.merge(&flow.period.delays);
+                delays.realised(&mut realised);
                 let none = Laws::default();
                 let asked = asked.get(flow.name.as_str()).unwrap_or(&none);
                 let link_dropped = link.unplanned_packets();
