@@ -88,7 +88,7 @@ for (const [width, height] of [[1440, 900], [360, 740]]) {
     const faults = [];
     for (const [name, hash, sign, prepare] of views) {
       if (name === 'keys' && width < 720) continue;
-      const page = await site.page({ width, height, scheme: 'light', ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
+      const page = await site.page({ width, height, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
       await page.getByText(sign).first().waitFor();
       await prepare?.(page);
       await frames(page);

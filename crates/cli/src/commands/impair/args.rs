@@ -217,22 +217,21 @@ impl LawArgs {
         self.config.is_some() || !self.paths.is_empty() || !self.hops.is_empty()
     }
 
-    /// With the laws of both directions in words that no flag precedes.
-    pub(super) fn with_line(&self, words: &[&str]) -> Result<LawArgs, CliError> {
+    /// With laws of both directions that no flag precedes; an empty line has none.
+    pub(super) fn with_line(&self, line: &str) -> Result<LawArgs, CliError> {
         let mut laws = self.clone();
-        if words.is_empty() {
+        if line.is_empty() {
             return Ok(laws);
         }
-        let line = words.join(" ");
         if laws.both().is_some()
             || laws.a_to_b.is_some()
             || laws.b_to_a.is_some()
             || laws.config.is_some()
         {
             let accepted = "nothing with --both, --a-to-b, --b-to-a, --netem or --config";
-            return Err(CliError::flag("LAWS", &line, accepted));
+            return Err(CliError::flag("LAWS", line, accepted));
         }
-        laws.both = Some(of_line(&line)?);
+        laws.both = Some(of_line(line)?);
         Ok(laws)
     }
 
@@ -439,7 +438,7 @@ impl RunArgs {
         // With --local the positional arguments are laws alone.
         let interfaces = [&self.a, &self.b].into_iter().flatten().filter(|_| self.local.is_some());
         let line: Vec<&str> = interfaces.chain(&self.line).map(String::as_str).collect();
-        let mut config = self.laws.with_line(&line)?.impairment()?;
+        let mut config = self.laws.with_line(&line.join(" "))?.impairment()?;
         config.impair_arp |= self.impair_arp;
         config.native_port = self.native_port.unwrap_or(config.native_port);
         self.set_timeline(&mut config)?;

@@ -76,7 +76,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         ));
     }
     if is_missing(program) {
-        let line = asked.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let line = joined(asked);
         if of_line(&line).is_ok() {
             return Err(CliError::flag("COMMAND", line, "after laws: -- and the command"));
         }
@@ -221,19 +221,18 @@ struct ExecResult {
 
 /// Laws before a `--`, and the command behind it. Words before a `--` that are no laws, or whose first is a program, are the
 /// command's.
-fn divide(words: &[OsString]) -> (Vec<&str>, &[OsString]) {
-    let no_laws = (Vec::new(), words);
+fn divide(words: &[OsString]) -> (String, &[OsString]) {
+    let no_laws = (String::new(), words);
     let Some(at) = words.iter().position(|word| word == "--") else { return no_laws };
     let (before, command) = (&words[..at], &words[at + 1..]);
-    let Some(line) = before.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
-        return no_laws;
-    };
-    match before.first().is_some_and(|program| is_missing(program))
-        && of_line(&line.join(" ")).is_ok()
-    {
-        true => (line, command),
-        false => no_laws,
-    }
+    let line = joined(before);
+    let is_program = before.first().is_some_and(|program| !is_missing(program));
+    if is_program || of_line(&line).is_err() { no_laws } else { (line, command) }
+}
+
+/// Words as one line.
+fn joined(words: &[OsString]) -> String {
+    words.join(OsStr::new(" ")).to_string_lossy().into_owned()
 }
 
 /// Whether no program of this name exists, by the search of execvp(3); checked before the lab is created. If one exists but
@@ -366,7 +365,7 @@ mod tests {
         let divided = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let (laws, command) = divide(&words);
-            (laws.join(" "), command.join(OsStr::new(" ")).into_string().unwrap())
+            (laws, joined(command))
         };
         for (line, laws, command) in [
             ("delay 40ms loss 1% -- curl -- x", "delay 40ms loss 1%", "curl -- x"),

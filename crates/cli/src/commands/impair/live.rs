@@ -246,8 +246,8 @@ fn finish(emulators: Vec<Emulator>, reason: &str) -> Vec<EmulatorResult> {
 fn print_reports(endings: &[EmulatorResult], form: Form) -> Result<(), CliError> {
     let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
     let reports: Vec<_> = endings.iter().map(|ending| &ending.report).collect();
-    match (form, &reports[..]) {
-        (Form::Text, _) => {
+    match form {
+        Form::Text => {
             for report in &reports {
                 if reports.len() > 1 {
                     print(&format!("\n{} ⇄ {}\n", report.interfaces[0], report.interfaces[1]))?;
@@ -255,15 +255,15 @@ fn print_reports(endings: &[EmulatorResult], form: Form) -> Result<(), CliError>
                 print(&text::table(report, &style()))?;
             }
         }
-        (Form::Json, _) => {
+        Form::Json => {
             let text = match &reports[..] {
                 [only] => serde_json::to_string_pretty(only),
                 all => serde_json::to_string_pretty(all),
             };
             print(&format!("{}\n", text.map_err(internal)?))?;
         }
-        (Form::Events, all) => {
-            for report in all {
+        Form::Events => {
+            for report in reports {
                 emit(&Event::Result(serde_json::to_value(report).map_err(internal)?));
             }
         }

@@ -114,8 +114,8 @@ pub(super) struct Watched {
     pub(super) remote: Remote,
     /// Interfaces, seed, links, laws, notes and the control socket, as printed at the start.
     pub(super) head: String,
-    /// Its interfaces, if this process has other pairs.
-    label: Option<String>,
+    /// What its messages begin with: its interfaces, or nothing if this process has no other pair.
+    label: String,
     socket: Option<ControlSocket>,
     keepalive: Option<(LastContact, Duration)>,
     is_released: bool,
@@ -156,7 +156,7 @@ impl Watched {
             (contact, Duration::from_nanos(time.0))
         });
         let socket = socket.ok();
-        let label = (!is_only).then(|| format!("{a} ⇄ {b}: "));
+        let label = if is_only { String::new() } else { format!("{a} ⇄ {b}: ") };
         Ok(Self { remote, head, label, socket, keepalive, is_released: false, seen_alarms: 0 })
     }
 
@@ -173,10 +173,10 @@ impl Watched {
                     Ok(_) => "everything is forwarded unchanged".into(),
                     Err(e) => crate::error::chain(&e),
                 };
-                let (of, time) = (self.label.as_deref().unwrap_or(""), time.as_secs_f64());
+                let (label, time) = (&self.label, time.as_secs_f64());
                 notice(
                     "keepalive-expired",
-                    &format!("{of}keepalive timeout: no command for {time} s: {outcome}"),
+                    &format!("{label}keepalive timeout: no command for {time} s: {outcome}"),
                 );
             }
             self.is_released = is_expired;
@@ -184,7 +184,7 @@ impl Watched {
         let (alarms, count) = self.remote.alarms_after(self.seen_alarms);
         self.seen_alarms = count;
         for alarm in alarms {
-            let text = format!("{}alarm: {}", self.label.as_deref().unwrap_or(""), alarm.text);
+            let text = format!("{}alarm: {}", self.label, alarm.text);
             report(&Event::Warning(Notice::new(alarm.kind.name(), &text)), &text);
         }
     }
