@@ -84,17 +84,28 @@ impl Clock {
     /// Realtime read between two monotonic readings; the narrowest of several attempts, so that one preemption does not
     /// widen it.
     pub fn bracket(&self) -> Bracket {
-        let mut best: Option<Bracket> = None;
-        for _ in 0..5 {
-            let before_ns = self.monotonic_ns();
-            let realtime_ns = self.realtime_ns();
-            let after_ns = self.monotonic_ns();
-            let this = Bracket { before_ns, realtime_ns, after_ns };
-            if best.is_none_or(|b| this.width_ns() < b.width_ns()) {
-                best = Some(this);
+        self.bracket_within(0)
+    }
+
+    /// The same, without further attempts after one of this width, ns.
+    pub fn bracket_within(&self, width_ns: u64) -> Bracket {
+        let mut best = self.one_bracket();
+        for _ in 1..5 {
+            if best.width_ns() <= width_ns {
+                break;
+            }
+            let this = self.one_bracket();
+            if this.width_ns() < best.width_ns() {
+                best = this;
             }
         }
-        best.unwrap_or(Bracket { before_ns: 0, realtime_ns: 0, after_ns: 0 })
+        best
+    }
+
+    fn one_bracket(&self) -> Bracket {
+        let before_ns = self.monotonic_ns();
+        let realtime_ns = self.realtime_ns();
+        Bracket { before_ns, realtime_ns, after_ns: self.monotonic_ns() }
     }
 
     /// Translates a kernel stamp (always the machine's `CLOCK_REALTIME`) to this clock's realtime at that moment. The

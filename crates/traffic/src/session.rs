@@ -20,7 +20,7 @@ use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
 use crate::client::connect;
-use crate::engine::{Engine, Events, asked, check_scheduling, lock, waited_ns};
+use crate::engine::{Engine, Events, arrived_ns, asked, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts, tcp_record};
 use crate::host::{self, CpuMeter};
 use crate::{TrafficError, transport};
@@ -86,10 +86,9 @@ impl Workers {
     #[must_use]
     pub fn arrival(&self, kernel_realtime_ns: Option<u64>, is_first_of_call: bool) -> Arrival {
         let clock = self.0.clock();
-        let now = clock.monotonic_ns();
-        let waited = kernel_realtime_ns.and_then(|stamp| waited_ns(clock, stamp));
-        let at_ns = now.saturating_sub(waited.unwrap_or(0));
-        Arrival { at_ns, is_stamped: waited.is_some(), is_first_of_call }
+        let arrived = kernel_realtime_ns.and_then(|stamp| arrived_ns(clock, stamp));
+        let at_ns = arrived.unwrap_or_else(|| clock.monotonic_ns());
+        Arrival { at_ns, is_stamped: arrived.is_some(), is_first_of_call }
     }
 }
 

@@ -60,10 +60,15 @@ pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 /// Longest time that a datagram waits to be read; a longer one by the stamps is a step of the clock.
 const MAX_WAIT_NS: u64 = 1_000_000_000;
 
-/// How long a datagram with this stamp of the kernel has waited to be read; `None` after a step of the clock.
-pub(crate) fn waited_ns(clock: &Clock, kernel_realtime_ns: u64) -> Option<u64> {
-    let waited = clock.realtime_ns().checked_sub(clock.kernel_stamp_ns(kernel_realtime_ns));
-    waited.filter(|waited| *waited < MAX_WAIT_NS)
+/// Width of a bracket from which on the clocks are read again: the thread was preempted.
+const WIDE_NS: u64 = 1_000;
+
+/// When a datagram with this stamp of the kernel arrived, by the monotonic clock; `None` after a step of the clock.
+pub(crate) fn arrived_ns(clock: &Clock, kernel_realtime_ns: u64) -> Option<u64> {
+    let bracket = clock.bracket_within(WIDE_NS);
+    let waited = bracket.realtime_ns.checked_sub(clock.kernel_stamp_ns(kernel_realtime_ns));
+    let waited = waited.filter(|waited| *waited < MAX_WAIT_NS)?;
+    Some((bracket.before_ns + bracket.width_ns() / 2).saturating_sub(waited))
 }
 
 /// Totals that a sender reports at its end.

@@ -5,7 +5,7 @@ use weir_net::clock::Clock;
 use weir_net::udp::{ErrorOrigin, QueuedError, RecvMessage};
 use weir_wire::echo::EchoError;
 
-use super::super::waited_ns;
+use super::super::arrived_ns;
 use crate::transport::EchoSocket;
 
 /// `EHOSTUNREACH` and the like have no ICMP type of their own; this one is needed: the message is too long.
@@ -19,11 +19,9 @@ pub(super) fn on_message(
     clock: &Clock,
 ) {
     let now = clock.monotonic_ns();
-    let waited = message.kernel_realtime_ns.and_then(|stamp| waited_ns(clock, stamp));
+    let arrived = message.kernel_realtime_ns.and_then(|stamp| arrived_ns(clock, stamp));
     match socket.echo.decode(message.data) {
-        Ok(payload) if !message.truncated => {
-            state.on_datagram(payload, now.saturating_sub(waited.unwrap_or(0)));
-        }
+        Ok(payload) if !message.truncated => state.on_datagram(payload, arrived.unwrap_or(now)),
         Ok(_) | Err(EchoError::Invalid) => state.on_invalid(now),
         Err(EchoError::Other) => {}
     }
