@@ -1,7 +1,10 @@
 //! The verdict on a flow: whether what was realised can come from its laws.
 //!
 //! Random figures are judged by bounds that their law exceeds with a probability of 10⁻⁹ at most: counts by
-//! [`CountInterval`], moments of delays by Bernstein's inequality.
+//! [`CountInterval`], moments of delays by Chernoff's bound of the mean of X and of (X − µ)², with their moment generating functions
+//! by the law's quantile function (H. Chernoff, "A measure of asymptotic efficiency for tests of a hypothesis based on the sum of
+//! observations", 1952). Of a law that takes several draws for a delay, the function is Bennett's for the variance and the range of
+//! these (G. Bennett, "Probability inequalities for the sum of independent random variables", 1962).
 
 use serde::{Deserialize, Serialize};
 use weir_model::impairment::{CountInterval, Counters, Laws, OUTSIDE, Stage};
@@ -13,6 +16,9 @@ pub(crate) const MIN_PACKETS: u64 = 100;
 
 /// Fraction of packets more than 1 ms late up to which the host is not the limit.
 const LATE_RATIO: f64 = 0.01;
+
+/// Values of θ for which Chernoff's bound is computed at most.
+const STEPS: usize = 12;
 
 /// Sequences of packets that a law judges for itself (ordinary packets and control traffic), each of which may start or end
 /// within a burst or a count.
@@ -130,12 +136,12 @@ impl JudgedFigure {
 }
 
 /// Judges the packets of a period. `None` for a flow without laws, or without packets, from which nothing was dropped
-/// unplanned. `link_dropped` are packets of the direction that no flow counts.
+/// unplanned. `queued` are packets of the flow that have not left, `link_dropped` those of the direction that no flow counts.
 pub(crate) fn judge(
     laws: &Laws,
     counters: &Counters,
     delays: &Delays,
-    link_dropped: u64,
+    [queued, link_dropped]: [u64; 2],
 ) -> Option<Fidelity> {
     let received = counters.received_packets;
     let unplanned = counters.unplanned_dropped_packets + link_dropped;
@@ -152,7 +158,7 @@ pub(crate) fn judge(
     if received >= MIN_PACKETS && laws.trigger.is_none() {
         figures.extend(losses(laws, counters).into_iter().flatten());
         figures.extend(copies(laws, counters));
-        figures.extend(delay(laws, delays).into_iter().flatten());
+        figures.extend(delay(laws, counters, delays, queued));
     }
     let limits = host.iter().filter(|figure| !figure.is_within);
     let is_limited = unplanned > 0 || received >= MIN_PACKETS && limits.clone().count() > 0;
@@ -207,12 +213,24 @@ fn copies(laws: &Laws, counters: &Counters) -> Option<JudgedFigure> {
     Some(JudgedFigure::count(figure, counters.duplicated_packets, copies))
 }
 
-/// The moments of planned delays, if nothing else delays packets and their draws are independent.
-fn delay(laws: &Laws, delays: &Delays) -> Option<[JudgedFigure; 2]> {
+/// The moments of planned delays, if nothing else delays packets and their draws are independent. The standard deviation
+/// is not judged as long as its law accounts for any smaller one. `queued` packets have draws, and no figures yet.
+fn delay(laws: &Laws, counters: &Counters, delays: &Delays, queued: u64) -> Vec<JudgedFigure> {
+    delay_bounds(laws, counters, delays, queued).into_iter().flatten().flatten().collect()
+}
+
+fn delay_bounds(
+    laws: &Laws,
+    counters: &Counters,
+    delays: &Delays,
+    queued: u64,
+) -> Option<[Option<JudgedFigure>; 2]> {
     let law = laws.delay.as_ref()?;
     let others = [Stage::Rate, Stage::Reorder, Stage::Batch];
     let delays_copies = laws.duplicate.as_ref().is_some_and(|law| law.delay.is_some());
-    if delays_copies || others.into_iter().any(|stage| laws.has(stage)) {
+    // The fragments of a packet share its draws.
+    let is_fragmented = counters.added_fragments > 0;
+    if delays_copies || is_fragmented || others.into_iter().any(|stage| laws.has(stage)) {
         return None;
     }
     let moments = law.moments()?;
@@ -223,35 +241,95 @@ fn delay(laws: &Laws, delays: &Delays) -> Option<[JudgedFigure; 2]> {
     if count < MIN_PACKETS {
         return None;
     }
-    let reach = (longest - mean).max(mean - shortest);
-    // Whole nanoseconds.
-    let room = 1.0 + bernstein(deviation, reach, count);
-    // (X − mean)² is at most reach², and its variance at most (reach · deviation)².
-    let of_squares = bernstein(reach * deviation, reach * reach, count);
     let variance = deviation * deviation;
-    let low = (variance - of_squares - room * room).max(0.0).sqrt() - 1.0;
-    let high = (variance + of_squares).sqrt() + 1.0;
-    let bounds = |low: f64, high: f64| [low.max(0.0) / 1e9, high / 1e9];
-    let mean_bounds = bounds(mean - room, mean + room);
+    let reach = (longest - mean).max(mean - shortest);
+    let values = law.weighted_ns();
+    let drawn = count + queued;
+    let [shorter, longer] =
+        offsets(values.as_deref(), |x| x - mean, variance, [shortest - mean, longest - mean])
+            .map(|offsets| most(&offsets, drawn));
+    // The mean of (X − mean)² is the variance, and its own variance at most (reach · deviation)².
+    let squares = |x: f64| (x - mean) * (x - mean) - variance;
+    let range = [-variance, reach * reach - variance];
+    let [less, more] = offsets(values.as_deref(), squares, reach * reach * variance, range)
+        .map(|offsets| most(&offsets, drawn));
+    // Of all that were drawn, the queued ones may be the longest or the shortest.
+    let [count, drawn, queued] = [count, drawn, queued].map(|packets| packets as f64);
+    let low = (drawn * (mean - shorter) - queued * longest) / count - 1.0;
+    let high = (drawn * (mean + longer) - queued * shortest) / count + 1.0;
+    // The variance about their own mean is less, by the square of how far it is off.
+    let off = planned_mean.clamp(low, high) - mean;
+    let least = (drawn * (variance - less) - queued * reach * reach) / count - off * off;
+    let greatest = drawn * (variance + more) / count - off * off;
+    let figure = |figure, value: f64, [min, max]: [f64; 2]| {
+        JudgedFigure::new(figure, value / 1e9, [min.max(0.0) / 1e9, max / 1e9])
+    };
+    // Whole nanoseconds.
+    let of_deviation = [least.max(0.0).sqrt() - 1.0, greatest.max(0.0).sqrt() + 1.0];
+    let is_judged = least > 0.0 || variance == 0.0;
     Some([
-        JudgedFigure::new(FidelityFigure::DelayMeanSeconds, planned_mean / 1e9, mean_bounds),
-        JudgedFigure::new(
-            FidelityFigure::DelayDeviationSeconds,
-            planned_deviation / 1e9,
-            bounds(low, high),
-        ),
+        Some(figure(FidelityFigure::DelayMeanSeconds, planned_mean, [low, high])),
+        is_judged.then(|| {
+            figure(FidelityFigure::DelayDeviationSeconds, planned_deviation, of_deviation)
+        }),
     ])
 }
 
-/// How far the mean of `count` independent values is from theirs, except with probability [`OUTSIDE`]; each is at most `reach` from
-/// it (Bernstein's inequality).
-fn bernstein(deviation: f64, reach: f64, count: u64) -> f64 {
-    let (room, count) = ((2.0 / OUTSIDE).ln(), count as f64);
-    deviation * (2.0 * room / count).sqrt() + 2.0 * reach * room / (3.0 * count)
+/// Offsets of a function of a law from its mean, with weights by which [`most`] judges how far the mean of many values may be below
+/// and above it: the law's own, or without them one that stands for all offsets of a `variance` within a range (Bennett).
+fn offsets(
+    values: Option<&[(f64, f64)]>,
+    offset: impl Fn(f64) -> f64,
+    variance: f64,
+    [lowest, highest]: [f64; 2],
+) -> [Vec<(f64, f64)>; 2] {
+    [(-1.0, -lowest), (1.0, highest)].map(|(side, reach)| match values {
+        Some(values) => values.iter().map(|(x, weight)| (side * offset(*x), *weight)).collect(),
+        None if reach > 0.0 => vec![(reach, variance / (reach * reach))],
+        None => vec![],
+    })
+}
+
+/// How far the mean of `count` independent values exceeds the law's, except with probability [`OUTSIDE`]/2: Chernoff's bound,
+/// min over θ of (ln E exp(θ·offset) + ln(2/[`OUTSIDE`])/count)/θ. Each θ gives a bound, so that the minimum need not be exact.
+fn most(offsets: &[(f64, f64)], count: u64) -> f64 {
+    // Twice that probability is for weights that are a few percent off.
+    let room = (4.0 / OUTSIDE).ln() / count as f64;
+    let variance: f64 = offsets.iter().map(|(offset, weight)| weight * offset * offset).sum();
+    if variance <= 0.0 {
+        return 0.0;
+    }
+    let mut theta = (2.0 * room / variance).sqrt();
+    let mut most = f64::INFINITY;
+    for _ in 0..STEPS {
+        // E exp(θ·offset) − 1 and its slope; the mean of the offsets is 0, whatever the weights make of it.
+        let (mut part, mut slope) = (0.0, 0.0);
+        for (offset, weight) in offsets {
+            let grown = (theta * offset).exp_m1();
+            part += weight * (grown - theta * offset);
+            slope += weight * offset * grown;
+        }
+        let exponent = part.ln_1p();
+        let bound = (exponent + room) / theta;
+        let is_better = bound < most;
+        if is_better {
+            most = bound;
+        }
+        // At the minimum θ·slope − exponent is `room`, and elsewhere about as θ².
+        let ratio = room / (theta * slope / (1.0 + part) - exponent);
+        if (0.8..1.25).contains(&ratio) {
+            break;
+        }
+        theta *= if ratio > 0.0 { ratio.sqrt().clamp(1.0 / 64.0, 64.0) } else { 1.0 / 64.0 };
+    }
+    most
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_laws::{DrawPosition, Philox};
+    use weir_model::impairment::{Delay, PacketFacts, RunningDelay};
+
     use super::*;
 
     fn counters(received: u64, lost: u64, bursts: u64) -> Counters {
@@ -270,7 +348,7 @@ mod tests {
     }
 
     fn verdict(text: &str, counters: &Counters, delays: &Delays) -> Option<FidelityVerdict> {
-        judge(&text.parse().unwrap(), counters, delays, 0).map(|fidelity| fidelity.verdict)
+        judge(&text.parse().unwrap(), counters, delays, [0; 2]).map(|fidelity| fidelity.verdict)
     }
 
     #[test]
@@ -318,6 +396,84 @@ mod tests {
         }
     }
 
+    /// Delays of a law, as drawn.
+    fn drawn(law: &Delay, seed: u64, packets: u64) -> Vec<u64> {
+        let (philox, mut law) = (Philox::new(seed), RunningDelay::of(law).unwrap());
+        let at = |packet| DrawPosition {
+            flow: 1,
+            direction: weir_laws::Direction::Forward,
+            slot: weir_laws::slot::DELAY,
+            packet,
+        };
+        let draw = |n| law.draw_ns(&PacketFacts::default(), &mut at(n).draws(&philox));
+        (0..packets).map(draw).collect()
+    }
+
+    /// The judged figures of planned delays.
+    fn judged(laws: &Laws, planned: &[u64], queued: u64) -> Vec<JudgedFigure> {
+        let delays = delays(planned.len() as u64, |n| planned[n as usize], 0);
+        delay(laws, &Counters::default(), &delays, queued)
+    }
+
+    /// Laws of each kind, and the number of packets by which half of their standard deviation is noticed.
+    const LAWS: [(&str, u64); 14] = [
+        ("10ms ±10ms normal", 150),
+        ("40ms ±5ms normal", 150),
+        ("10ms ±5ms uniform", 150),
+        ("30ms ±10ms exponential", 300),
+        ("30ms ±10ms exponential most 45ms", 150),
+        ("40ms ±5ms pareto", 4000),
+        ("40ms ±5ms paretonormal", 2000),
+        ("pareto(scale=10ms, shape=2.5)", 10_000),
+        ("gamma(shape=2, scale=5ms)", 200),
+        ("log_normal(mean=10ms, deviation=10ms)", 300),
+        ("student(degrees=5, location=40ms, scale=2ms)", 1000),
+        ("table(1ms:9, 20ms:1)", 1000),
+        ("histogram(10ms..20ms:9, 20ms..80ms:1)", 1000),
+        ("mixture(exponential(mean=4ms):3, 10ms:2, 5ms..9ms:1)", 200_000),
+    ];
+
+    #[test]
+    fn draws_of_a_law_are_within_its_bounds() {
+        for (text, half) in LAWS {
+            let laws: Laws = format!("delay {text} allow").parse().unwrap();
+            let law = laws.delay.as_ref().unwrap();
+            let mean = law.moments().unwrap().mean_ns.unwrap();
+            for (packets, seeds) in [(100, 20), (1000, 10), (10_000, 3), (100_000, 1)] {
+                for seed in 0..seeds {
+                    let mut planned = drawn(law, seed, packets);
+                    let figures = judged(&laws, &planned, 0);
+                    let all = figures.iter().all(|figure| figure.is_within);
+                    assert!(all && !figures.is_empty(), "{text}, {packets}: {figures:?}");
+                    // The longest tenth is still queued.
+                    planned.sort_unstable();
+                    let queued = packets / 10;
+                    planned.truncate((packets - queued) as usize);
+                    let figures = judged(&laws, &planned, queued);
+                    let all = figures.iter().all(|figure| figure.is_within);
+                    assert!(all, "{text}, {packets}, {queued} queued: {figures:?}");
+                }
+            }
+            for seed in 0..5 {
+                let halved = |ns: u64| (mean + (ns as f64 - mean) / 2.0).round() as u64;
+                let planned: Vec<u64> = drawn(law, seed, half).into_iter().map(halved).collect();
+                let figures = judged(&laws, &planned, 0);
+                let is_noticed = figures.iter().any(|figure| !figure.is_within);
+                assert!(is_noticed, "{text}, {half}: {figures:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn fragments_with_the_draws_of_their_packet_are_not_judged() {
+        let laws: Laws = "mtu 576 fragment, delay 10ms ±5ms uniform allow".parse().unwrap();
+        let delays = delays(10_000, |n| 5_000_000 + n * 1_000, 0);
+        let whole = Counters::default();
+        assert_eq!(delay(&laws, &whole, &delays, 0).len(), 2);
+        let fragmented = Counters { added_fragments: 1, ..whole };
+        assert_eq!(delay(&laws, &fragmented, &delays, 0), []);
+    }
+
     #[test]
     fn drops_and_lateness_of_the_host_come_first() {
         let late = delays(1000, |_| 5_000_000, 2_000_000);
@@ -330,7 +486,7 @@ mod tests {
         assert_eq!(verdict("delay 5ms", &dropped, &on_time), limited);
         assert_eq!(verdict("none", &dropped, &Delays::default()), limited);
         let laws = "delay 5ms".parse().unwrap();
-        let fidelity = judge(&laws, &many, &on_time, 3).unwrap();
+        let fidelity = judge(&laws, &many, &on_time, [0, 3]).unwrap();
         assert_eq!(fidelity.verdict, FidelityVerdict::HostLimited);
         let first = fidelity.figures[0];
         assert_eq!(first.figure, FidelityFigure::UnplannedDroppedPackets);

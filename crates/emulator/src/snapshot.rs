@@ -60,6 +60,7 @@ impl Period {
         [started_ns, now_ns]: [u64; 2],
     ) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
+        let queued = counters.queued_packets();
         let counters = counters.since(&self.base);
         let mut realised = Realised::of(&counters);
         realised.set_peaks(peaks);
@@ -70,7 +71,7 @@ impl Period {
             reason: self.reason,
             counters,
             realised,
-            fidelity: judge(laws, &counters, &self.delays, link_dropped),
+            fidelity: judge(laws, &counters, &self.delays, [queued, link_dropped]),
         }
     }
 }

@@ -55,6 +55,17 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*]
             }
 
+            /// Packets that are queued now; of counters since the start.
+            #[must_use]
+            pub fn queued_packets(&self) -> u64 {
+                let came = self.received_packets + self.duplicated_packets + self.added_fragments;
+                let gone = self.sent_packets
+                    + self.lost_packets
+                    + self.queue_dropped_packets
+                    + self.unplanned_dropped_packets;
+                came.saturating_sub(gone)
+            }
+
             /// The sum of both.
             #[must_use]
             pub fn plus(&self, other: &Self) -> Self {

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_laws::Draws;
+use weir_laws::{Direction, DrawPosition, Draws, Philox};
 
 use super::slot::Slot;
 use super::time::Time;
@@ -23,6 +23,11 @@ pub use correlation::RunningDelay;
 
 /// Maximum delay of a law.
 pub(crate) const MAX_DELAY: Span = Span::from_seconds(3600);
+
+/// Probability of the lowest draw in the open unit interval.
+const LOWEST: f64 = f64::EPSILON;
+/// Probability from which on a law's values are weighted finely.
+const FINE_FROM: f64 = 1.0 / 65_536.0;
 
 /// Moments of a delay law, with draws below zero as zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -239,6 +244,42 @@ impl Delay {
         let rule = self.rule().filter(|_| !is_correlated)?;
         let is_independent = rule.draws() != Drawing::Nothing && !rule.follows_time();
         is_independent.then(|| rule.range())
+    }
+
+    /// Delays in ns with their probabilities, by which the mean of any function of a delay is a sum: those of the middles of parts
+    /// of the unit interval, which are finer towards its ends. Of a law that jumps, the probability of a value is off by up to 3 %,
+    /// or 25 % if it is rarer than 1 in 65 536.
+    /// `None` as for [`independent_range_ns`](Self::independent_range_ns), and if a delay takes several draws.
+    #[must_use]
+    pub fn weighted_ns(&self) -> Option<Vec<(f64, f64)>> {
+        self.independent_range_ns()?;
+        if self.rule()?.draws() != Drawing::One {
+            return None;
+        }
+        let mut law = DelayLaw::of(self)?;
+        let philox = Philox::new(0);
+        let position = DrawPosition { flow: 0, direction: Direction::Forward, slot: 0, packet: 0 };
+        let mut values = vec![];
+        let mut add = |below: f64, probability: f64| {
+            // A draw of 64 bits, and the one as far from the other end.
+            let bits = (below * 2f64.powi(64)) as u64;
+            for bits in [bits, !bits] {
+                let mut draws = position.draws(&philox);
+                draws.bits();
+                draws.replace_next(bits);
+                let ns = law.draw_ns(&PacketFacts::default(), &mut draws);
+                values.push((ns as f64, probability));
+            }
+        };
+        add(0.0, LOWEST);
+        let mut from = LOWEST;
+        while from < 0.5 {
+            let parts = if from < FINE_FROM { 2 } else { 16 };
+            let part = from / f64::from(parts);
+            (0..parts).for_each(|n| add(from + (f64::from(n) + 0.5) * part, part));
+            from *= 2.0;
+        }
+        Some(values)
     }
 
     /// The minimum and maximum delay in ns that draws beyond them become; `None`: no draw is beyond.

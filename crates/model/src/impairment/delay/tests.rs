@@ -85,6 +85,33 @@ fn realised_moments_are_the_stated_ones() {
 }
 
 #[test]
+fn weighted_delays_have_the_stated_moments() {
+    for (text, within) in [
+        ("delay 40ms", 1e-9),
+        ("delay 40ms ±5ms normal", 1e-3),
+        ("delay 5ms ±5ms normal", 1e-3),
+        ("delay 20ms ±10ms uniform", 1e-3),
+        ("delay 30ms ±10ms exponential most 45ms", 1e-3),
+        ("delay 40ms ±5ms paretonormal", 2e-3),
+        // 5 % is between the middles of two parts, which count for either value.
+        ("delay table(1ms:19, 20ms:1)", 0.03),
+    ] {
+        let values = slot(text).weighted_ns().unwrap();
+        let sum = |of: &dyn Fn(f64) -> f64| values.iter().map(|(ns, p)| p * of(*ns)).sum::<f64>();
+        assert!((sum(&|_| 1.0) - 1.0).abs() < 1e-12, "{text}");
+        let mean = sum(&|ns| ns);
+        let deviation = sum(&|ns| (ns - mean) * (ns - mean)).sqrt();
+        let (asked_mean, asked_deviation) = stated(text);
+        let close = |value: f64, asked: f64| (value - asked).abs() <= within * asked + 0.1;
+        assert!(close(mean, asked_mean), "{text}: {mean} {asked_mean}");
+        assert!(close(deviation, asked_deviation), "{text}: {deviation} {asked_deviation}");
+    }
+    for text in ["mixture(1ms:1, 2ms:1)", "values(1ms, 2ms)", "40ms ±5ms correlation 25%"] {
+        assert_eq!(slot(&format!("delay {text}")).weighted_ns(), None, "{text}");
+    }
+}
+
+#[test]
 fn stated_moments_without_a_cut() {
     let (mean, deviation) = stated("delay 40ms ±5ms normal");
     assert!((mean - 40e6).abs() < 1e-3 && (deviation - 5e6).abs() < 1.0);
