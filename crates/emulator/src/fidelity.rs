@@ -33,6 +33,9 @@ pub struct Fidelity {
     /// The figures that were judged. A law without a bound for its figures is not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<JudgedFigure>,
+    /// The stages with laws none of whose figures was judged, in their order: the verdict says nothing about these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<Stage>,
 }
 
 /// A verdict.
@@ -40,7 +43,7 @@ pub struct Fidelity {
 #[schemars(rename = "EmulatorVerdict")]
 #[serde(rename_all = "kebab-case")]
 pub enum FidelityVerdict {
-    /// All judged figures are within their bounds.
+    /// All judged figures are within their bounds. `figures` and `not_judged` say what that covers.
     AsAsked,
     /// No figure was judged: fewer than 100 packets, a trigger, or laws without bounds.
     NotJudged,
@@ -115,6 +118,18 @@ impl FidelityFigure {
         }
     }
 
+    /// The stage whose law it judges; `None`: the host.
+    const fn stage(self) -> Option<Stage> {
+        match self {
+            FidelityFigure::LostPackets | FidelityFigure::LossBursts => Some(Stage::Loss),
+            FidelityFigure::DuplicatedPackets => Some(Stage::Duplicate),
+            FidelityFigure::DelayMeanSeconds | FidelityFigure::DelayDeviationSeconds => {
+                Some(Stage::Delay)
+            }
+            FidelityFigure::LatePackets | FidelityFigure::UnplannedDroppedPackets => None,
+        }
+    }
+
     /// Whether its value is a time.
     #[must_use]
     pub const fn is_time(self) -> bool {
@@ -171,7 +186,10 @@ pub(crate) fn judge(
     if is_limited {
         figures.splice(0..0, limits.copied());
     }
-    Some(Fidelity { verdict, figures })
+    let is_judged = |stage| figures.iter().any(|one| one.figure.stage() == Some(stage));
+    let stages = laws.stages().into_iter();
+    let not_judged = stages.filter(|stage| laws.has(*stage) && !is_judged(*stage)).collect();
+    Some(Fidelity { verdict, figures, not_judged })
 }
 
 /// Whether all stages with laws before `stage` are in `before`.
@@ -472,6 +490,21 @@ mod tests {
         assert_eq!(delay(&laws, &whole, &delays, 0).len(), 2);
         let fragmented = Counters { added_fragments: 1, ..whole };
         assert_eq!(delay(&laws, &fragmented, &delays, 0), []);
+    }
+
+    #[test]
+    fn stages_without_a_judged_figure_are_named() {
+        let of = |text: &str, received| {
+            let delays = delays(received, |_| 5_000_000, 0);
+            let counters = counters(received, received / 10, received / 11);
+            judge(&text.parse().unwrap(), &counters, &delays, [0; 2]).unwrap().not_judged
+        };
+        assert_eq!(of("loss 10%, delay 5ms", 1000), []);
+        assert_eq!(of("loss 10%, delay 5ms", 99), [Stage::Loss, Stage::Delay]);
+        let text = "loss 10%, delay 5ms, rate 1M, corrupt 1%, order content rate";
+        assert_eq!(of(text, 1000), [Stage::Content, Stage::Rate, Stage::Loss, Stage::Delay]);
+        let text = "loss 10%, delay 5ms, corrupt 1%";
+        assert_eq!(of(text, 1000), [Stage::Content]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ macro_rules! stages {
 
             /// Its name in documents and laws.
             #[must_use]
-            pub(crate) const fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Stage::$stage => stringify!($slot),)* }
             }
 

@@ -3398,6 +3398,8 @@ export interface components {
         EmulatorFidelity: {
             /** @description The figures that were judged. A law without a bound for its figures is not judged. */
             figures?: components["schemas"]["EmulatorJudgedFigure"][];
+            /** @description The stages with laws none of whose figures was judged, in their order: the verdict says nothing about these. */
+            not_judged?: components["schemas"]["Stage"][];
             /** @description The verdict. */
             verdict: components["schemas"]["EmulatorVerdict"];
         };
@@ -3915,7 +3917,7 @@ export interface components {
         /**
          * @description A verdict.
          *
-         *     - `as-asked`: All judged figures are within their bounds.
+         *     - `as-asked`: All judged figures are within their bounds. `figures` and `not_judged` say what that covers.
          *     - `not-judged`: No figure was judged: fewer than 100 packets, a trigger, or laws without bounds.
          *     - `differs`: A figure is outside of its bounds.
          *     - `host-limited`: Packets were dropped without a law, or more than 1 % left more than 1 ms late: the host or its links were the limit.

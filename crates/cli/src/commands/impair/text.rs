@@ -131,17 +131,24 @@ const RARE: [&[(&str, Cell)]; 3] = [
     })],
 ];
 
-/// The verdict on a flow, with the figures that are outside of their bounds.
+/// The verdict on a flow, with the figures that it is about, and the stages that it does not cover.
 fn verdict(flow: &FlowReport) -> Option<String> {
-    let Fidelity { verdict, figures } = flow.current.fidelity.as_ref()?;
-    let name = verdict.name();
-    Some(match verdict {
-        FidelityVerdict::NotJudged | FidelityVerdict::AsAsked => name.to_owned(),
-        FidelityVerdict::Differs | FidelityVerdict::HostLimited => {
-            let off = figures.iter().filter(|figure| !figure.is_within);
-            format!("{name}: {}", off.map(|it| it.figure.name()).collect::<Vec<_>>().join(", "))
-        }
-    })
+    let Fidelity { verdict, figures, not_judged } = flow.current.fidelity.as_ref()?;
+    let named = |name: &str, of: &[&str]| match of {
+        [] => name.to_owned(),
+        of => format!("{name}: {}", of.join(", ")),
+    };
+    let uncovered: Vec<&str> = not_judged.iter().map(|stage| stage.name()).collect();
+    let uncovered = named(FidelityVerdict::NotJudged.name(), &uncovered);
+    if *verdict == FidelityVerdict::NotJudged {
+        return Some(uncovered);
+    }
+    let is_about =
+        |figure: &&JudgedFigure| figure.is_within == (*verdict == FidelityVerdict::AsAsked);
+    let figures: Vec<&str> =
+        figures.iter().filter(is_about).map(|figure| figure.figure.name()).collect();
+    let covered = named(verdict.name(), &figures);
+    Some(if not_judged.is_empty() { covered } else { format!("{covered}; {uncovered}") })
 }
 
 /// A figure outside of its bounds.
@@ -503,9 +510,17 @@ mod tests {
             assert!(cells.contains(cell), "{cell}: {text}");
         }
         assert_eq!(off, "voice, B to A: lost packets 11000, expected 9500 to 10500");
-        let few = row(serde_json::json!({ "verdict": "not-judged" }));
-        assert!(few.trim_end().lines().any(|line| line.ends_with("not judged")), "{few}");
+        let few = row(serde_json::json!({ "verdict": "not-judged", "not_judged": ["loss"] }));
+        assert!(few.trim_end().lines().any(|line| line.ends_with("not judged: loss")), "{few}");
         assert_eq!(few.lines().filter(|line| line.starts_with("voice")).count(), 1);
+        let within = row(serde_json::json!({
+            "verdict": "as-asked", "not_judged": ["rate", "reorder"], "figures": [
+                { "figure": "lost_packets", "value": 1.0, "min": 0.0, "max": 2.0, "is_within": true },
+                { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
+            ],
+        }));
+        let text = "as asked: lost packets, mean delay; not judged: rate, reorder";
+        assert!(within.lines().any(|line| line.trim_end().ends_with(text)), "{within}");
     }
 
     #[test]
