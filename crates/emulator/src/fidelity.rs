@@ -7,7 +7,8 @@
 //! these (G. Bennett, "Probability inequalities for the sum of independent random variables", 1962).
 
 use serde::{Deserialize, Serialize};
-use weir_model::impairment::{CountInterval, Counters, Laws, OUTSIDE, Stage};
+use weir_impair::ETHERNET_HEADER;
+use weir_model::impairment::{CountInterval, Counters, Laws, LinkRate, OUTSIDE, Stage};
 
 use crate::lateness::Delays;
 
@@ -23,6 +24,22 @@ const STEPS: usize = 12;
 /// Sequences of packets that a law judges for itself (ordinary packets and control traffic), each of which may start or end
 /// within a burst or a count.
 const SEQUENCES: u64 = 2;
+
+/// Bytes of the longest packet.
+const LONGEST_PACKET: u64 = 65_535;
+
+/// What a flow did in one direction in the current period.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observed<'a> {
+    pub(crate) counters: &'a Counters,
+    pub(crate) delays: &'a Delays,
+    /// Packets that were queued at the start of the period, and that are now.
+    pub(crate) queued_packets: [u64; 2],
+    /// Packets of the direction that were lost in its links, which no flow counts.
+    pub(crate) link_dropped_packets: u64,
+    /// Length of the period, s.
+    pub(crate) seconds: f64,
+}
 
 /// The verdict on a flow in one direction, for the current period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -72,7 +89,7 @@ impl FidelityVerdict {
 pub struct JudgedFigure {
     /// Which.
     pub figure: FidelityFigure,
-    /// Its value: packets, bursts or seconds.
+    /// Its value: packets, bursts, seconds or bit/s.
     pub value: f64,
     /// Minimum that its law accounts for.
     pub min: f64,
@@ -97,6 +114,10 @@ pub enum FidelityFigure {
     DelayMeanSeconds,
     /// Standard deviation of the planned delays.
     DelayDeviationSeconds,
+    /// Mean rate on the link, with framing, bit/s: of it the law gives the maximum alone, since a link may be idle.
+    MaxBitsPerSecond,
+    /// Packets that left after a later one of their flow.
+    ReorderedPackets,
     /// Packets that left more than 1 ms after their deadline.
     LatePackets,
     /// Packets dropped without a law, by the flow or before any flow had them.
@@ -113,6 +134,8 @@ impl FidelityFigure {
             FidelityFigure::DuplicatedPackets => "duplicated packets",
             FidelityFigure::DelayMeanSeconds => "mean delay",
             FidelityFigure::DelayDeviationSeconds => "standard deviation of the delay",
+            FidelityFigure::MaxBitsPerSecond => "maximum rate",
+            FidelityFigure::ReorderedPackets => "reordered packets",
             FidelityFigure::LatePackets => "late packets",
             FidelityFigure::UnplannedDroppedPackets => "packets dropped unplanned",
         }
@@ -126,6 +149,8 @@ impl FidelityFigure {
             FidelityFigure::DelayMeanSeconds | FidelityFigure::DelayDeviationSeconds => {
                 Some(Stage::Delay)
             }
+            FidelityFigure::MaxBitsPerSecond => Some(Stage::Rate),
+            FidelityFigure::ReorderedPackets => Some(Stage::Reorder),
             FidelityFigure::LatePackets | FidelityFigure::UnplannedDroppedPackets => None,
         }
     }
@@ -134,6 +159,12 @@ impl FidelityFigure {
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, FidelityFigure::DelayMeanSeconds | FidelityFigure::DelayDeviationSeconds)
+    }
+
+    /// Whether its value is a rate.
+    #[must_use]
+    pub const fn is_rate(self) -> bool {
+        matches!(self, FidelityFigure::MaxBitsPerSecond)
     }
 }
 
@@ -151,15 +182,11 @@ impl JudgedFigure {
 }
 
 /// Judges the packets of a period. `None` for a flow without laws, or without packets, from which nothing was dropped
-/// unplanned. `queued` are packets of the flow that have not left, `link_dropped` those of the direction that no flow counts.
-pub(crate) fn judge(
-    laws: &Laws,
-    counters: &Counters,
-    delays: &Delays,
-    [queued, link_dropped]: [u64; 2],
-) -> Option<Fidelity> {
+/// unplanned.
+pub(crate) fn judge(laws: &Laws, observed: &Observed) -> Option<Fidelity> {
+    let Observed { counters, delays, .. } = *observed;
     let received = counters.received_packets;
-    let unplanned = counters.unplanned_dropped_packets + link_dropped;
+    let unplanned = counters.unplanned_dropped_packets + observed.link_dropped_packets;
     if received == 0 || laws.is_empty() && unplanned == 0 {
         return None;
     }
@@ -173,7 +200,9 @@ pub(crate) fn judge(
     if received >= MIN_PACKETS && laws.trigger.is_none() {
         figures.extend(losses(laws, counters).into_iter().flatten());
         figures.extend(copies(laws, counters));
-        figures.extend(delay(laws, counters, delays, queued));
+        figures.extend(maximum_rate(laws, observed));
+        figures.extend(delay(laws, observed));
+        figures.extend(reordered(laws, observed));
     }
     let limits = host.iter().filter(|figure| !figure.is_within);
     let is_limited = unplanned > 0 || received >= MIN_PACKETS && limits.clone().count() > 0;
@@ -196,6 +225,12 @@ pub(crate) fn judge(
 fn follows_only(laws: &Laws, stage: Stage, before: &[Stage]) -> bool {
     let earlier = laws.stages().into_iter().take_while(|one| *one != stage);
     earlier.into_iter().all(|one| before.contains(&one) || !laws.has(one))
+}
+
+/// Whether all stages with laws behind `stage` are in `behind`.
+fn precedes_only(laws: &Laws, stage: Stage, behind: &[Stage]) -> bool {
+    let later = laws.stages().into_iter().skip_while(|one| *one != stage).skip(1);
+    later.into_iter().all(|one| behind.contains(&one) || !laws.has(one))
 }
 
 /// Packets that the loss law dropped.
@@ -231,18 +266,72 @@ fn copies(laws: &Laws, counters: &Counters) -> Option<JudgedFigure> {
     Some(JudgedFigure::count(figure, counters.duplicated_packets, copies))
 }
 
-/// The moments of planned delays, if nothing else delays packets and their draws are independent. The standard deviation
-/// is not judged as long as its law accounts for any smaller one. `queued` packets have draws, and no figures yet.
-fn delay(laws: &Laws, counters: &Counters, delays: &Delays, queued: u64) -> Vec<JudgedFigure> {
-    delay_bounds(laws, counters, delays, queued).into_iter().flatten().flatten().collect()
+/// The rate on the link, if it is constant, nothing was queued before the period, and packets leave the emulator as they leave the
+/// link. The link's unused time is not counted, so that there is no minimum.
+fn maximum_rate(laws: &Laws, observed: &Observed) -> Option<JudgedFigure> {
+    let law = laws.rate.as_ref()?;
+    let LinkRate::Constant(rate) = law.bits else { return None };
+    let delays_more =
+        [Stage::Delay, Stage::Reorder, Stage::Batch].into_iter().any(|one| laws.has(one));
+    let follows = [Stage::Loss, Stage::Police, Stage::Content];
+    let [queued_before, _] = observed.queued_packets;
+    if delays_more || queued_before > 0 || !precedes_only(laws, Stage::Rate, &follows) {
+        return None;
+    }
+    let Counters { sent_packets, sent_bytes, .. } = *observed.counters;
+    let network_bytes = sent_bytes.saturating_sub(sent_packets * u64::from(ETHERNET_HEADER));
+    let bits = |bytes: u64| 8.0 * bytes as f64;
+    let sent = bits(law.framing().min_bytes(sent_packets, network_bytes));
+    let burst = law.burst.map_or(0, |burst| burst.0) + law.framing().min_bytes(1, LONGEST_PACKET);
+    // A virtual clock stops at the last arrival, and what was queued then leaves later.
+    let seconds = observed.seconds + observed.delays.max_ns as f64 / 1e9;
+    let most = rate.0 as f64 * seconds + bits(burst);
+    let [value, most] = [sent, most].map(|bits| bits / observed.seconds);
+    (observed.seconds > 0.0)
+        .then(|| JudgedFigure::new(FidelityFigure::MaxBitsPerSecond, value, [0.0, most]))
 }
 
-fn delay_bounds(
-    laws: &Laws,
-    counters: &Counters,
-    delays: &Delays,
-    queued: u64,
-) -> Option<[Option<JudgedFigure>; 2]> {
+/// The reordered packets, if the law moves each one behind a number of others, independently, and nothing else changes the order.
+/// Not if those that are queued, or may have left after the law's timeout, leave its minimum at 0.
+fn reordered(laws: &Laws, observed: &Observed) -> Option<JudgedFigure> {
+    let Observed { counters, delays, .. } = *observed;
+    let law = laws.reorder.as_ref()?;
+    let probability = law.probability()?;
+    let constant_ns = match &laws.delay {
+        Some(law) if law.is_constant() => law.moments()?.mean_ns?,
+        Some(_) => return None,
+        None => 0.0,
+    };
+    let changes_order = laws.duplicate.is_some()
+        || laws.batch.is_some()
+        || counters.added_fragments > 0
+        || laws.rate.as_ref().is_some_and(|law| law.aqm.is_some());
+    if changes_order || !precedes_only(laws, Stage::Reorder, &[Stage::Delay, Stage::Content]) {
+        return None;
+    }
+    let dropped = counters.lost_packets + counters.queue_dropped_packets;
+    let packets = counters.received_packets.saturating_sub(dropped);
+    let selected = CountInterval::independent(packets, probability);
+    // A packet that leaves after the timeout waited for that long.
+    let (mean_ns, _) = delays.planned.moments()?;
+    let waited_ns = (mean_ns - constant_ns).max(0.0) * delays.planned.count as f64;
+    let timeouts = (waited_ns / law.timeout.0 as f64) as u64;
+    let [queued_before, queued] = observed.queued_packets;
+    let low = selected.low.saturating_sub(queued + timeouts);
+    let is_judged = low > 0 || selected.low == 0;
+    let interval = CountInterval { low, high: selected.high + queued_before, ..selected };
+    let figure = FidelityFigure::ReorderedPackets;
+    is_judged.then(|| JudgedFigure::count(figure, counters.reordered_packets, interval))
+}
+
+/// The moments of planned delays, if nothing else delays packets and their draws are independent. The standard deviation
+/// is not judged as long as its law accounts for any smaller one. Queued packets have draws, and no figures yet.
+fn delay(laws: &Laws, observed: &Observed) -> Vec<JudgedFigure> {
+    delay_bounds(laws, observed).into_iter().flatten().flatten().collect()
+}
+
+fn delay_bounds(laws: &Laws, observed: &Observed) -> Option<[Option<JudgedFigure>; 2]> {
+    let Observed { counters, delays, queued_packets: [_, queued], .. } = *observed;
     let law = laws.delay.as_ref()?;
     let others = [Stage::Rate, Stage::Reorder, Stage::Batch];
     let delays_copies = laws.duplicate.as_ref().is_some_and(|law| law.delay.is_some());
@@ -365,8 +454,14 @@ mod tests {
         delays
     }
 
+    /// In 10 s, with empty queues.
+    fn observed<'a>(counters: &'a Counters, delays: &'a Delays) -> Observed<'a> {
+        let (queued_packets, link_dropped_packets) = ([0; 2], 0);
+        Observed { counters, delays, queued_packets, link_dropped_packets, seconds: 10.0 }
+    }
+
     fn verdict(text: &str, counters: &Counters, delays: &Delays) -> Option<FidelityVerdict> {
-        judge(&text.parse().unwrap(), counters, delays, [0; 2]).map(|fidelity| fidelity.verdict)
+        judge(&text.parse().unwrap(), &observed(counters, delays)).map(|fidelity| fidelity.verdict)
     }
 
     #[test]
@@ -386,7 +481,7 @@ mod tests {
         assert_eq!(of("loss 10%", 99, 0, 0), NotJudged);
         assert_eq!(of("loss 10%, trigger after 5packets", 100_000, 0, 0), NotJudged);
         // The law does not judge each packet, or has no bounds.
-        assert_eq!(of("rate 1M, loss 10%, order rate loss", 100_000, 0, 0), NotJudged);
+        assert_eq!(of("batch 2 within 1ms, loss 10%, order batch loss", 100_000, 0, 0), NotJudged);
         assert_eq!(of("delay 1ms, loss 10%, order delay loss", 100_000, 0, 0), NotJudged);
         assert_eq!(of("loss schedule(down=20ms..40ms)", 100_000, 0, 0), NotJudged);
         let none = Counters::default();
@@ -430,7 +525,9 @@ mod tests {
     /// The judged figures of planned delays.
     fn judged(laws: &Laws, planned: &[u64], queued: u64) -> Vec<JudgedFigure> {
         let delays = delays(planned.len() as u64, |n| planned[n as usize], 0);
-        delay(laws, &Counters::default(), &delays, queued)
+        let counters = Counters::default();
+        let queued_packets = [0, queued];
+        delay(laws, &Observed { queued_packets, ..observed(&counters, &delays) })
     }
 
     /// Laws of each kind, and the number of packets by which half of their standard deviation is noticed.
@@ -487,9 +584,80 @@ mod tests {
         let laws: Laws = "mtu 576 fragment, delay 10ms ±5ms uniform allow".parse().unwrap();
         let delays = delays(10_000, |n| 5_000_000 + n * 1_000, 0);
         let whole = Counters::default();
-        assert_eq!(delay(&laws, &whole, &delays, 0).len(), 2);
+        assert_eq!(delay(&laws, &observed(&whole, &delays)).len(), 2);
         let fragmented = Counters { added_fragments: 1, ..whole };
-        assert_eq!(delay(&laws, &fragmented, &delays, 0), []);
+        assert_eq!(delay(&laws, &observed(&fragmented, &delays)), []);
+    }
+
+    #[test]
+    fn a_rate_is_judged_by_its_maximum() {
+        let of = |text: &str, sent_bytes, queued_before| {
+            let counters = Counters { sent_packets: 1000, sent_bytes, ..counters(1000, 0, 0) };
+            let delays = delays(1000, |_| 100_000_000, 0);
+            let observed =
+                Observed { queued_packets: [queued_before, 0], ..observed(&counters, &delays) };
+            maximum_rate(&text.parse().unwrap(), &observed).map(|one| (one.value, one.is_within))
+        };
+        // 10 s and the 100 ms of the queue carry 1 262 500 bytes. The link has 4 bytes a packet more than the frame.
+        let most = 1_262_500 + 65_535 + 18 - 4 * 1000;
+        let rate = |bytes: u64| 8.0 * (bytes + 4000) as f64 / 10.0;
+        assert_eq!(of("rate 1M", most, 0), Some((rate(most), true)));
+        assert_eq!(of("rate 1M", most + 1, 0), Some((rate(most + 1), false)));
+        assert_eq!(of("rate 1M", 100_000, 0), Some((rate(100_000), true)));
+        let burst = most + 10_240;
+        assert_eq!(of("rate 1M burst 10K", burst, 0), Some((rate(burst), true)));
+        assert_eq!(of("rate 1M burst 10K", burst + 1, 0), Some((rate(burst + 1), false)));
+        let framed = most + 4000 - 24_000 + 20;
+        assert_eq!(of("rate 1M overhead 38", framed, 0).map(|of| of.1), Some(true));
+        assert_eq!(of("rate 1M overhead 38", framed + 1, 0).map(|of| of.1), Some(false));
+        // Cells of 53 bytes have 48 of packets.
+        assert_eq!(of("rate 1M cells 48+5", most * 48 / 53, 0).map(|of| of.1), Some(true));
+        assert_eq!(of("rate 1M cells 48+5", most * 49 / 53, 0).map(|of| of.1), Some(false));
+        assert_eq!(of("rate 1M", most, 1), None);
+        for text in ["rate 1M, delay 1ms", "rate 1M, duplicate 1%, order rate duplicate"] {
+            assert_eq!(of(text, most, 0), None, "{text}");
+        }
+        assert!(of("rate 1M, duplicate 1%, loss 1%", most, 0).is_some());
+    }
+
+    #[test]
+    fn reordered_packets_are_judged_by_the_law() {
+        let of = |text: &str, reordered_packets, wait_ns: u64, queued_packets| {
+            let counters = Counters { reordered_packets, ..counters(11_000, 1000, 1000) };
+            let delays = delays(10_000, |_| wait_ns, 0);
+            let observed = Observed { queued_packets, ..observed(&counters, &delays) };
+            let figure = reordered(&text.parse().unwrap(), &observed);
+            figure.map(|one| (one.min, one.max, one.is_within))
+        };
+        // 4 % of 10 000, ± 6 standard deviations of 19.6.
+        let interval = CountInterval::independent(10_000, 0.04);
+        let (low, high) = (interval.low as f64 - 2.0, interval.high as f64 + 2.0);
+        assert_eq!(of("reorder 4%", 400, 0, [0; 2]), Some((low, high, true)));
+        assert_eq!(of("reorder 4%", 270, 0, [0; 2]), Some((low, high, false)));
+        assert_eq!(of("reorder 4%", 530, 0, [0; 2]), Some((low, high, false)));
+        assert_eq!(of("delay 20ms, reorder 4%", 400, 20_000_000, [0; 2]), Some((low, high, true)));
+        assert_eq!(of("rate 1G, reorder 4% by 3packets", 400, 0, [0; 2]), Some((low, high, true)));
+        // What is queued may be selected, and what was queued counts when it leaves.
+        assert_eq!(of("reorder 4%", 400, 0, [7, 9]), Some((low - 9.0, high + 7.0, true)));
+        // 10 s of waiting may be 10 timeouts of 1 s, or 100 of 100 ms.
+        assert_eq!(of("reorder 4%", 400, 1_000_000, [0; 2]), Some((low - 10.0, high, true)));
+        let short = of("reorder 4% within 100ms", 400, 1_000_000, [0; 2]);
+        assert_eq!(short, Some((low - 100.0, high, true)));
+        assert_eq!(of("reorder 4% within 10ms", 400, 1_000_000, [0; 2]), None);
+        for text in [
+            "reorder 4% by 1ms",
+            "reorder 4% ahead",
+            "reorder 4% 20%",
+            "reorder every 25",
+            "reorder 4%, delay 10ms ±1ms",
+            "reorder 4%, duplicate 1%",
+            "reorder 4%, batch 2 within 1ms",
+            "reorder 4%, batch 2 within 1ms, order batch reorder",
+            "reorder 4%, rate 1M fq_codel",
+            "reorder 4%, loss 1%, order reorder loss",
+        ] {
+            assert_eq!(of(text, 400, 0, [0; 2]), None, "{text}");
+        }
     }
 
     #[test]
@@ -497,7 +665,7 @@ mod tests {
         let of = |text: &str, received| {
             let delays = delays(received, |_| 5_000_000, 0);
             let counters = counters(received, received / 10, received / 11);
-            judge(&text.parse().unwrap(), &counters, &delays, [0; 2]).unwrap().not_judged
+            judge(&text.parse().unwrap(), &observed(&counters, &delays)).unwrap().not_judged
         };
         assert_eq!(of("loss 10%, delay 5ms", 1000), []);
         assert_eq!(of("loss 10%, delay 5ms", 99), [Stage::Loss, Stage::Delay]);
@@ -519,7 +687,8 @@ mod tests {
         assert_eq!(verdict("delay 5ms", &dropped, &on_time), limited);
         assert_eq!(verdict("none", &dropped, &Delays::default()), limited);
         let laws = "delay 5ms".parse().unwrap();
-        let fidelity = judge(&laws, &many, &on_time, [0, 3]).unwrap();
+        let lost_in_links = Observed { link_dropped_packets: 3, ..observed(&many, &on_time) };
+        let fidelity = judge(&laws, &lost_in_links).unwrap();
         assert_eq!(fidelity.verdict, FidelityVerdict::HostLimited);
         let first = fidelity.figures[0];
         assert_eq!(first.figure, FidelityFigure::UnplannedDroppedPackets);

@@ -60,7 +60,7 @@ pub(crate) struct Delays {
     /// As realised.
     realised: Sums,
     min_ns: u64,
-    max_ns: u64,
+    pub(crate) max_ns: u64,
     /// As planned: the deadlines.
     pub(crate) planned: Sums,
     /// Packets that left more than [`LATE_NS`] after their deadline.

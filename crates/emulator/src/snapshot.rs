@@ -8,7 +8,7 @@ use weir_impair::Peaks;
 use weir_model::impairment::{Counters, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
-use crate::fidelity::judge;
+use crate::fidelity::{Observed, judge};
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
     AskedFigures, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
@@ -50,28 +50,31 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// The figures of the period; `counters` are those since the emulator's start, and `link_dropped` the packets lost in its links.
+    /// The figures of the period; `counters` are those since the emulator's start, and `link_dropped_packets` those lost in its links.
     fn report(
         &self,
         counters: &Counters,
         peaks: &Peaks,
         laws: &Laws,
-        link_dropped: u64,
+        link_dropped_packets: u64,
         [started_ns, now_ns]: [u64; 2],
     ) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
-        let queued = counters.queued_packets();
+        let queued_packets = [self.base, *counters].map(|at| at.queued_packets());
         let counters = counters.since(&self.base);
         let mut realised = Realised::of(&counters);
         realised.set_peaks(peaks);
         self.delays.realised(&mut realised);
+        let (delays, seconds) = (&self.delays, seconds(now_ns.saturating_sub(start_ns)));
+        let observed =
+            Observed { counters: &counters, delays, queued_packets, link_dropped_packets, seconds };
         CurrentReport {
-            start_seconds: seconds(start_ns.saturating_sub(started_ns)),
-            seconds: seconds(now_ns.saturating_sub(start_ns)),
+            start_seconds: crate::lateness::seconds(start_ns.saturating_sub(started_ns)),
+            seconds,
             reason: self.reason,
             counters,
             realised,
-            fidelity: judge(laws, &counters, &self.delays, [queued, link_dropped]),
+            fidelity: judge(laws, &observed),
         }
     }
 }

@@ -57,6 +57,7 @@ pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
 pub use hops::Hops;
 pub use prepared::{Names, Prepared, Retired};
+pub use queue::ETHERNET_HEADER;
 pub use role::Role;
 pub use share::Share;
 pub use timeline::TimelineStatus;

@@ -10,8 +10,8 @@ use weir_model::impairment::{
 
 use crate::counters::Peaks;
 
-/// Bytes of an untagged Ethernet header, beyond the network layer.
-const ETHERNET_HEADER: i64 = 14;
+/// Bytes of an untagged Ethernet header, which a rate does not count: its framing has the link's own.
+pub const ETHERNET_HEADER: u32 = 14;
 const NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl Transmitter {
     /// Bytes of a frame on the link.
     #[inline]
     pub(crate) fn framed(&self, length: u32) -> u32 {
-        self.framing.bytes(i64::from(length) - ETHERNET_HEADER)
+        self.framing.bytes(i64::from(length) - i64::from(ETHERNET_HEADER))
     }
 
     /// Sends a frame that arrives at `t`; returns when its transmission ends. `has_waited`: it starts exactly when the one before
@@ -435,7 +435,7 @@ impl Policer {
         let elapsed_ns = t.saturating_sub(self.filled_ns);
         self.filled_ns = self.filled_ns.max(t);
         let left = self.committed.fill(elapsed_ns);
-        let needed = u64::from(self.framing.bytes(i64::from(length) - ETHERNET_HEADER));
+        let needed = u64::from(self.framing.bytes(i64::from(length) - i64::from(ETHERNET_HEADER)));
         let needed = needed.saturating_mul(8 * NS);
         let is_green = before == Colour::Green && self.committed.tokens >= needed;
         match &mut self.second {

@@ -451,6 +451,26 @@ fn each_flow_has_a_verdict_by_its_laws() {
     assert!(mean.is_some_and(|mean| !mean.is_within && mean.value > mean.max), "{mean:?}");
     let queue = of("rate 20M queue 30packets");
     assert_eq!(queue.current.realised.queue_max_packets, Some(30));
-    assert_eq!(queue.current.fidelity.unwrap().verdict, FidelityVerdict::NotJudged);
+    let full = queue.current.fidelity.unwrap();
+    let rate = full.figures[0];
+    assert_eq!(full.verdict, FidelityVerdict::AsAsked);
+    assert_eq!((rate.figure, full.figures.len()), (FidelityFigure::MaxBitsPerSecond, 1));
+    // The link was always busy, and its queue left after the last arrival.
+    assert!(rate.value > 20e6 && rate.value < rate.max, "{rate:?}");
+    let link = of("loss 1%, rate 20M burst 20K queue 30packets overhead 24 cells 48+5");
+    let fidelity = link.current.fidelity.unwrap();
+    assert_eq!(fidelity.verdict, FidelityVerdict::AsAsked, "{fidelity:?}");
+    assert!(fidelity.figures.last().unwrap().value > 19.5e6, "{fidelity:?}");
+    for laws in [
+        "reorder 5%",
+        "loss 10%, delay 20ms, reorder 30% by 3packets",
+        "rate 100M, reorder 50% by 20packets",
+    ] {
+        let fidelity = of(laws).current.fidelity.unwrap();
+        assert_eq!(fidelity.verdict, FidelityVerdict::AsAsked, "{laws}: {fidelity:?}");
+        let last = fidelity.figures.last().unwrap();
+        assert_eq!(last.figure, FidelityFigure::ReorderedPackets, "{laws}");
+        assert!(last.min > 0.0 && last.value > last.min, "{laws}: {last:?}");
+    }
     assert_eq!(of("none").current.fidelity, None);
 }

@@ -72,6 +72,15 @@ impl Framing {
         Self { overhead, cells: None }
     }
 
+    /// The minimum of bytes on the link of `packets` with this many bytes of network layer together: of full cells.
+    #[must_use]
+    pub fn min_bytes(self, packets: u64, network_bytes: u64) -> u64 {
+        let framed = network_bytes.saturating_add(packets.saturating_mul(self.overhead.into()));
+        let Some(Cells { payload, header }) = self.cells else { return framed };
+        let (payload, header) = (u128::from(payload.max(1)), u128::from(header));
+        u64::try_from(u128::from(framed) * (payload + header) / payload).unwrap_or(u64::MAX)
+    }
+
     /// The bytes on the link of a packet with this many bytes of network layer, which may be negative for frames without one.
     #[inline]
     #[must_use]

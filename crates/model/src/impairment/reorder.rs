@@ -113,6 +113,13 @@ impl Reorder {
         self.selection().start()
     }
 
+    /// The probability that a packet leaves after a later one, if packets are selected independently and move by packets.
+    #[must_use]
+    pub fn probability(&self) -> Option<f64> {
+        let is_independent = self.correlation_percentage.is_none() && self.mean().is_some();
+        self.percentage.filter(|_| is_independent).map(|percentage| percentage / 100.0)
+    }
+
     /// Fraction of packets that leave after a later one, in the long run; `None` if it depends on the spacing of packets.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
@@ -188,6 +195,11 @@ mod tests {
         }
         let mean = |text: &str| text.parse::<Laws>().unwrap().reorder.unwrap().mean();
         assert_eq!(mean("reorder every 4"), Some(0.25));
+        let probability = |text: &str| text.parse::<Laws>().unwrap().reorder.unwrap().probability();
+        assert_eq!(probability("reorder 5% by 3packets"), Some(0.05));
+        for text in ["reorder every 4", "reorder 5% 20%", "reorder 5% by 1ms", "reorder 5% ahead"] {
+            assert_eq!(probability(text), None, "{text}");
+        }
         assert_eq!((mean("reorder 5% by 1ms"), mean("reorder 5% ahead")), (None, None));
     }
 

@@ -3411,11 +3411,13 @@ export interface components {
          *     - `duplicated_packets`: Copies.
          *     - `delay_mean_seconds`: Mean of the planned delays: deadline minus arrival.
          *     - `delay_deviation_seconds`: Standard deviation of the planned delays.
+         *     - `max_bits_per_second`: Mean rate on the link, with framing, bit/s: of it the law gives the maximum alone, since a link may be idle.
+         *     - `reordered_packets`: Packets that left after a later one of their flow.
          *     - `late_packets`: Packets that left more than 1 ms after their deadline.
          *     - `unplanned_dropped_packets`: Packets dropped without a law, by the flow or before any flow had them.
          * @enum {string}
          */
-        EmulatorFidelityFigure: "lost_packets" | "loss_bursts" | "duplicated_packets" | "delay_mean_seconds" | "delay_deviation_seconds" | "late_packets" | "unplanned_dropped_packets";
+        EmulatorFidelityFigure: "lost_packets" | "loss_bursts" | "duplicated_packets" | "delay_mean_seconds" | "delay_deviation_seconds" | "max_bits_per_second" | "reordered_packets" | "late_packets" | "unplanned_dropped_packets";
         /** @description One flow in one direction. */
         EmulatorFlow: {
             /** @description Whether the configuration in force has it. */
@@ -3514,7 +3516,7 @@ export interface components {
             min: number;
             /**
              * Format: double
-             * @description Its value: packets, bursts or seconds.
+             * @description Its value: packets, bursts, seconds or bit/s.
              */
             value: number;
         };

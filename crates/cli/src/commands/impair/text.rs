@@ -153,9 +153,10 @@ fn verdict(flow: &FlowReport) -> Option<String> {
 
 /// A figure outside of its bounds.
 fn outside(figure: &JudgedFigure) -> String {
-    let show = |value: f64| match figure.figure.is_time() {
-        true => duration(value),
-        false => format!("{value:.0}"),
+    let show = |value: f64| match figure.figure {
+        of if of.is_time() => duration(value),
+        of if of.is_rate() => Units::ADAPTIVE.rate(value),
+        _ => format!("{value:.0}"),
     };
     let JudgedFigure { value, min, max, .. } = *figure;
     format!("{} {}, expected {} to {}", figure.figure.name(), show(value), show(min), show(max))
@@ -500,16 +501,27 @@ mod tests {
         };
         let text = row(serde_json::json!({ "verdict": "differs", "figures": [
             { "figure": "lost_packets", "value": 11000.0, "min": 9500.0, "max": 10500.0, "is_within": false },
+            { "figure": "max_bits_per_second", "value": 3e6, "min": 0.0, "max": 2e6, "is_within": false },
             { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
         ]}));
         let voice: Vec<&str> = text.lines().filter(|line| line.starts_with("voice")).collect();
         let [cells, off] = voice[..] else { panic!("{text}") };
-        for cell in
-            ["4.00", "1.50", "19", "2.00 ms", "5.00 ms", "7 packets", "differs: lost packets"]
-        {
+        for cell in [
+            "4.00",
+            "1.50",
+            "19",
+            "2.00 ms",
+            "5.00 ms",
+            "7 packets",
+            "differs: lost packets, maximum rate",
+        ] {
             assert!(cells.contains(cell), "{cell}: {text}");
         }
-        assert_eq!(off, "voice, B to A: lost packets 11000, expected 9500 to 10500");
+        let rate = "maximum rate 3.00 Mbit/s, expected 0.00 bit/s to 2.00 Mbit/s";
+        assert_eq!(
+            off,
+            format!("voice, B to A: lost packets 11000, expected 9500 to 10500; {rate}")
+        );
         let few = row(serde_json::json!({ "verdict": "not-judged", "not_judged": ["loss"] }));
         assert!(few.trim_end().lines().any(|line| line.ends_with("not judged: loss")), "{few}");
         assert_eq!(few.lines().filter(|line| line.starts_with("voice")).count(), 1);
