@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use weir_model::plan::{TrafficProfile, UserProfiles};
-use weir_model::record::Record;
+use weir_model::record::{CalibrationRef, Record};
 use weir_net::file::open_regular;
 use weir_runs::{DataDirectory, Store, StoreError};
 
@@ -19,12 +19,22 @@ pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
 /// that was not measured is absent.
 pub(crate) fn add_calibration(record: &mut Record) {
     let Some(host) = record.local.as_ref().map(|h| h.host.clone()) else { return };
-    let kept = DataDirectory::of_this_user()
-        .and_then(|data| Store::open_existing(&data))
-        .ok()
-        .flatten()
-        .and_then(|store| store.latest_calibration(&host).ok().flatten());
-    record.calibration = kept.and_then(|k| calibrate::reference(&k.calibration));
+    record.calibration = calibration(&host);
+}
+
+/// The newest calibration of a host; `None` without one, or without a store.
+fn calibration(host: &str) -> Option<CalibrationRef> {
+    let store = Store::open_existing(&DataDirectory::of_this_user().ok()?).ok()??;
+    calibrate::reference(&store.latest_calibration(host).ok()??.calibration)
+}
+
+/// Lateness in ns from which an emulator on this host counts a packet as late in a verdict: by the host's newest calibration.
+pub(crate) fn late_limit_ns() -> u64 {
+    let host = weir_net::host::host().ok();
+    let found = host.and_then(|host| calibration(&host.hostname));
+    let figure =
+        |found: CalibrationRef| found.noise_floor.get("emulator_wakeup_late_p99_seconds").copied();
+    weir_emulator::late_limit_ns(found.and_then(figure))
 }
 
 /// Where scenarios are found by their names: the user's own, then those installed with the program.

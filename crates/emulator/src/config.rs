@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_model::impairment::{Impairment, Laws, Prefix};
 use weir_model::plan::Direction;
 
+use crate::lateness::LATE_NS;
 use crate::recording::Recording;
 
 /// The type of link for both interfaces.
@@ -96,6 +97,8 @@ pub struct EmulatorConfig {
     pub threads: u8,
     /// How the threads are scheduled.
     pub scheduling: Scheduling,
+    /// Lateness from which a packet counts as late in a verdict, ns: [`late_limit_ns`](crate::late_limit_ns) of this host.
+    pub late_limit_ns: u64,
     /// Accept interfaces that would be refused, if they can work.
     pub force: bool,
     /// Frames of each receive ring; `None`: the link's default.
@@ -123,6 +126,7 @@ impl EmulatorConfig {
             restoration: None,
             threads: 1,
             scheduling: Scheduling::Auto,
+            late_limit_ns: LATE_NS,
             force: false,
             ring_frames: None,
             few_capabilities: false,

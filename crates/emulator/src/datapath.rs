@@ -110,6 +110,8 @@ pub(crate) struct Datapath {
     waiting_bytes: u64,
     extras: Vec<FlowExtra>,
     late_packets: u64,
+    /// Lateness from which a packet counts as late in a verdict.
+    late_limit_ns: u64,
     /// Exempt frames that the link refused.
     exempt_unplanned: (u64, u64),
     packet_trace: Option<TraceWriter>,
@@ -138,6 +140,11 @@ impl Datapath {
         packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
         Self::for_worker(config, direction, packet_trace, Share::WHOLE)
+    }
+
+    /// Sets the lateness from which a packet counts as late in a verdict; before any packet.
+    pub(crate) fn limit_lateness(&mut self, late_limit_ns: u64) {
+        self.late_limit_ns = late_limit_ns;
     }
 
     /// The part of a worker.
@@ -177,6 +184,7 @@ impl Datapath {
             waiting_bytes: 0,
             extras: Vec::new(),
             late_packets: 0,
+            late_limit_ns: LATE_NS,
             exempt_unplanned: (0, 0),
             packet_trace,
             recorders: Recorders::default(),
@@ -722,7 +730,8 @@ impl Datapath {
             Some(start) if disposition.arrived_ns < start => &mut timing.earlier,
             _ => &mut period.delays,
         };
-        delays.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
+        let times_ns = [disposition.arrived_ns, disposition.at_ns, departed_ns];
+        delays.record(times_ns, self.late_limit_ns);
         self.late_packets += u64::from(departed_ns.saturating_sub(disposition.at_ns) > LATE_NS);
         self.write(disposition, Some(departed_ns), native);
     }
@@ -885,6 +894,7 @@ impl Datapath {
             ),
             sent: self.departed,
             late_packets: self.late_packets,
+            late_limit_ns: self.late_limit_ns,
             link,
             exempt: self.exempt(),
             timeline: self.hops.timeline_status(times_ns[1]).map(Into::into),

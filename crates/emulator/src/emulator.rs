@@ -226,6 +226,7 @@ impl Emulator {
                     let share = Share { worker, workers };
                     let mut datapath =
                         Datapath::for_worker(&impairment, direction, writing, share)?;
+                    datapath.limit_lateness(config.late_limit_ns);
                     if workers > 1 {
                         datapath.share(Sharing::new(share, owners.clone()));
                     }

@@ -15,7 +15,7 @@ use crate::lateness::Delays;
 /// Fewest packets that are judged: fewer fit almost any law.
 pub(crate) const MIN_PACKETS: u64 = 100;
 
-/// Fraction of packets more than 1 ms late up to which the host is not the limit.
+/// Fraction of late packets up to which the host is not the limit.
 const LATE_RATIO: f64 = 0.01;
 
 /// Values of θ for which Chernoff's bound is computed at most.
@@ -37,6 +37,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) queued_packets: [u64; 2],
     /// Packets of the direction that were lost in its links, which no flow counts.
     pub(crate) link_dropped_packets: u64,
+    /// Lateness from which packets were counted as late, ns.
+    pub(crate) late_limit_ns: u64,
     /// Length of the period, s.
     pub(crate) seconds: f64,
 }
@@ -53,6 +55,8 @@ pub struct Fidelity {
     /// The stages with laws none of whose figures was judged, in their order: the verdict says nothing about these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Stage>,
+    /// Lateness from which a packet counts as late here, s: by the host's calibration, else 0.001.
+    pub late_limit_seconds: f64,
 }
 
 /// A verdict.
@@ -66,7 +70,8 @@ pub enum FidelityVerdict {
     NotJudged,
     /// A figure is outside of its bounds.
     Differs,
-    /// Packets were dropped without a law, or more than 1 % left more than 1 ms late: the host or its links were the limit.
+    /// Packets were dropped without a law, or more than 1 % left later than `late_limit_seconds`: the host or its links were the
+    /// limit.
     HostLimited,
 }
 
@@ -118,7 +123,7 @@ pub enum FidelityFigure {
     MaxBitsPerSecond,
     /// Packets that left after a later one of their flow.
     ReorderedPackets,
-    /// Packets that left more than 1 ms after their deadline.
+    /// Packets that left later than their deadline by more than `late_limit_seconds`.
     LatePackets,
     /// Packets dropped without a law, by the flow or before any flow had them.
     UnplannedDroppedPackets,
@@ -218,7 +223,8 @@ pub(crate) fn judge(laws: &Laws, observed: &Observed) -> Option<Fidelity> {
     let is_judged = |stage| figures.iter().any(|one| one.figure.stage() == Some(stage));
     let stages = laws.stages().into_iter();
     let not_judged = stages.filter(|stage| laws.has(*stage) && !is_judged(*stage)).collect();
-    Some(Fidelity { verdict, figures, not_judged })
+    let late_limit_seconds = observed.late_limit_ns as f64 / 1e9;
+    Some(Fidelity { verdict, figures, not_judged, late_limit_seconds })
 }
 
 /// Whether all stages with laws before `stage` are in `before`.
@@ -438,6 +444,7 @@ mod tests {
     use weir_model::impairment::{Delay, PacketFacts, RunningDelay};
 
     use super::*;
+    use crate::lateness::LATE_NS;
 
     fn counters(received: u64, lost: u64, bursts: u64) -> Counters {
         Counters {
@@ -450,14 +457,17 @@ mod tests {
 
     fn delays(count: u64, planned: impl Fn(u64) -> u64, late_ns: u64) -> Delays {
         let mut delays = Delays::default();
-        (0..count).for_each(|n| delays.record(0, planned(n), planned(n) + late_ns));
+        let times = |n| [0, planned(n), planned(n) + late_ns];
+        (0..count).for_each(|n| delays.record(times(n), LATE_NS));
         delays
     }
 
     /// In 10 s, with empty queues.
     fn observed<'a>(counters: &'a Counters, delays: &'a Delays) -> Observed<'a> {
         let (queued_packets, link_dropped_packets) = ([0; 2], 0);
-        Observed { counters, delays, queued_packets, link_dropped_packets, seconds: 10.0 }
+        let late_limit_ns = LATE_NS;
+        let seconds = 10.0;
+        Observed { counters, delays, queued_packets, link_dropped_packets, late_limit_ns, seconds }
     }
 
     fn verdict(text: &str, counters: &Counters, delays: &Delays) -> Option<FidelityVerdict> {
@@ -693,6 +703,7 @@ mod tests {
         let first = fidelity.figures[0];
         assert_eq!(first.figure, FidelityFigure::UnplannedDroppedPackets);
         assert!(first.value == 3.0 && !first.is_within && fidelity.figures.len() == 3);
+        assert_eq!(fidelity.late_limit_seconds, 0.001);
         assert_eq!(verdict("delay 5ms", &many, &on_time), Some(FidelityVerdict::AsAsked));
     }
 }

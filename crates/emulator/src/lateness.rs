@@ -4,8 +4,22 @@ use weir_stats::Histogram;
 
 use crate::report::{LatenessReport, Realised};
 
-/// Lateness from which a packet counts as late, and raises an alarm.
+/// Lateness from which a packet raises an alarm, and the longest from which it counts as late in a verdict.
 pub(crate) const LATE_NS: u64 = 1_000_000;
+
+/// The shortest lateness from which a packet counts as late in a verdict: sending a batch of packets takes tens of µs, which no
+/// wake-up accounts for.
+const MIN_LATE_NS: u64 = 100_000;
+
+/// The lateness in ns from which a packet counts as late in a verdict, on a host that wakes a thread of an emulator this late or
+/// less in 99 % of cases (`emulator_wakeup_late_p99_seconds` of its calibration): three times that, 100 µs at least and 1 ms at
+/// most. A verdict allows 1 % of packets to be late, as many as wake-ups that exceed the percentile; the factor is for the load
+/// of the packets themselves, since calibration measures an idle host. 1 ms without a calibration.
+#[must_use]
+pub fn late_limit_ns(wakeup_p99_seconds: Option<f64>) -> u64 {
+    let of_host = |seconds: f64| (3e9 * seconds) as u64;
+    wakeup_p99_seconds.map_or(LATE_NS, |p99| of_host(p99).clamp(MIN_LATE_NS, LATE_NS))
+}
 
 /// Lateness up to this is counted without an allocation after a flow's first packet: 64 KiB, touched as used.
 const RESERVED_NS: u64 = 1 << 25;
@@ -63,20 +77,21 @@ pub(crate) struct Delays {
     pub(crate) max_ns: u64,
     /// As planned: the deadlines.
     pub(crate) planned: Sums,
-    /// Packets that left more than [`LATE_NS`] after their deadline.
+    /// Packets that left later than their deadline by more than the emulator's limit.
     pub(crate) late_packets: u64,
 }
 
 impl Delays {
-    /// Adds a packet that arrived at `arrived_ns`, was planned for `asked_ns`, and left at `departed_ns`.
+    /// Adds a packet that arrived at `arrived_ns`, was planned for `asked_ns`, and left at `departed_ns`; it is late if that is more
+    /// than `late_ns` later.
     #[inline]
-    pub(crate) fn record(&mut self, arrived_ns: u64, asked_ns: u64, departed_ns: u64) {
+    pub(crate) fn record(&mut self, [arrived_ns, asked_ns, departed_ns]: [u64; 3], late_ns: u64) {
         let delay_ns = departed_ns.saturating_sub(arrived_ns);
         self.min_ns = if self.realised.count == 0 { delay_ns } else { self.min_ns.min(delay_ns) };
         self.max_ns = self.max_ns.max(delay_ns);
         self.realised.record(delay_ns);
         self.planned.record(asked_ns.saturating_sub(arrived_ns));
-        self.late_packets += u64::from(departed_ns.saturating_sub(asked_ns) > LATE_NS);
+        self.late_packets += u64::from(departed_ns.saturating_sub(asked_ns) > late_ns);
     }
 
     /// Adds other packets.
@@ -140,6 +155,18 @@ pub(crate) fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_calibration_makes_the_limit_of_lateness_stricter() {
+        assert_eq!(late_limit_ns(None), 1_000_000);
+        assert_eq!(late_limit_ns(Some(100e-6)), 300_000);
+        assert_eq!(late_limit_ns(Some(5e-6)), 100_000);
+        assert_eq!(late_limit_ns(Some(5e-3)), 1_000_000);
+        let mut delays = Delays::default();
+        delays.record([0, 10_000, 310_000], 300_000);
+        delays.record([0, 10_000, 310_001], 300_000);
+        assert_eq!(delays.late_packets, 1);
+    }
 
     #[test]
     fn moments_keep_their_digits() {

@@ -81,6 +81,7 @@ pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
 pub use expressions::compile_filters;
 pub use fidelity::{Fidelity, FidelityFigure, FidelityVerdict, JudgedFigure};
+pub use lateness::late_limit_ns;
 pub use prediction::{Prediction, predictions};
 pub use recording::{
     CapturePoint, MAX_RECORDINGS, Recording, RecordingKind, RecordingReport, RecordingSelection,

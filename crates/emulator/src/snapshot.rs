@@ -57,6 +57,7 @@ impl Period {
         peaks: &Peaks,
         laws: &Laws,
         link_dropped_packets: u64,
+        late_limit_ns: u64,
         [started_ns, now_ns]: [u64; 2],
     ) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
@@ -66,8 +67,14 @@ impl Period {
         realised.set_peaks(peaks);
         self.delays.realised(&mut realised);
         let (delays, seconds) = (&self.delays, seconds(now_ns.saturating_sub(start_ns)));
-        let observed =
-            Observed { counters: &counters, delays, queued_packets, link_dropped_packets, seconds };
+        let observed = Observed {
+            counters: &counters,
+            delays,
+            queued_packets,
+            link_dropped_packets,
+            late_limit_ns,
+            seconds,
+        };
         CurrentReport {
             start_seconds: crate::lateness::seconds(start_ns.saturating_sub(started_ns)),
             seconds,
@@ -108,6 +115,8 @@ pub(crate) struct Snapshot {
     pub(crate) received: (u64, u64),
     pub(crate) sent: (u64, u64),
     pub(crate) late_packets: u64,
+    /// Lateness from which a packet counts as late in a verdict.
+    pub(crate) late_limit_ns: u64,
     pub(crate) link: LinkReport,
     pub(crate) exempt: ExemptSnapshot,
     pub(crate) timeline: Option<TimelineReport>,
@@ -170,6 +179,7 @@ impl Snapshot {
             received,
             sent,
             late_packets,
+            late_limit_ns,
             link,
             exempt,
             timeline,
@@ -197,6 +207,7 @@ impl Snapshot {
                         peaks,
                         asked,
                         link_dropped,
+                        late_limit_ns,
                         times_ns,
                     ),
                     hop: flow.hop,

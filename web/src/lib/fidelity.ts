@@ -1,5 +1,6 @@
 // The verdict on a flow of the emulator in words: the figures that it covers, and the stages that it does not.
 import type { Fidelity, JudgedFigure } from './api/shapes';
+import { seconds, text } from './format';
 
 const name = (figure: JudgedFigure) => figure.figure.replace(/_seconds$/, '').replaceAll('_', ' ');
 const named = (verdict: string, of: string[]) => [verdict, of.join(', ')].filter(Boolean).join(': ');
@@ -17,4 +18,4 @@ export function verdict(of: Fidelity | null | undefined): string {
 
 /** The judged figures with their bounds, one a line. */
 export const bounds = (of: Fidelity | null | undefined) =>
-  (of?.figures ?? []).map((one) => `${name(one)}: ${one.value}, ${one.is_within ? 'within' : 'outside of'} ${one.min} to ${one.max}`).join('\n');
+  (of?.figures ?? []).map((one) => `${name(one)}${one.figure === 'late_packets' ? ` by more than ${text(seconds(of?.late_limit_seconds))}` : ''}: ${one.value}, ${one.is_within ? 'within' : 'outside of'} ${one.min} to ${one.max}`).join('\n');

@@ -14,6 +14,7 @@ use serde_json::Value;
 use weir_model::plan::Direction;
 use weir_model::record::Record;
 use weir_net::namespace::{Process, effective_user_id, process_start_time};
+use weir_runs::{Store, StoredCalibration};
 use weir_wire::packets::{FLAG_CONTROL, Judged, PacketLogReader, Record as Verdict, RecordKind};
 
 #[test]
@@ -48,6 +49,32 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
     assert_eq!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
     let left: Vec<_> = std::fs::read_dir(path.file("runtime")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn lateness_is_judged_by_the_calibration_of_the_host() {
+    let test = "lateness_is_judged_by_the_calibration_of_the_host";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let limit = || {
+        let emulator = path.emulator(&["delay 1ms"]);
+        let b = path.lab.host("b").unwrap().ipv4.to_string();
+        path.tool("a", &["ping", "-c", "2", "-i", "0.05", &b]).good();
+        let (report, _) = emulator.report();
+        let flows = report["impairment"]["flows"].as_array().unwrap();
+        let forward = flows.iter().find(|flow| flow["direction"] == "forward").unwrap();
+        forward["current"]["fidelity"]["late_limit_seconds"].as_f64().unwrap()
+    };
+    assert_eq!(limit(), 0.001);
+    let host = weir_net::host::host().unwrap().hostname;
+    let at = "2026-01-01T00:00:00Z";
+    let calibration = serde_json::json!({
+        "schema": "weir.calibration/1", "id": "c", "at": at, "version": "0", "warnings": [],
+        "host": { "hostname": host, "kernel": "", "cpu_cores": 1 },
+        "figures": { "emulator_wakeup_late_p99_seconds": 0.0001 },
+    });
+    let stored = StoredCalibration { id: "c".into(), host, at: at.into(), calibration };
+    Store::open(&path.file("runs.db")).unwrap().put_calibration(&stored).unwrap();
+    assert!((limit() - 0.0003).abs() < 1e-8);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Connection, ControlSocket, ask};
-use weir_emulator::{AlarmKind, DropCounts, DropsReport, Emulator, EmulatorConfig, Report};
+use weir_emulator::{
+    AlarmKind, DropCounts, DropsReport, Emulator, EmulatorConfig, FidelityVerdict, Report,
+};
 use weir_link::memory::{self, Outside};
 use weir_model::impairment::Impairment;
 use weir_net::clock::Clock;
@@ -129,6 +131,23 @@ fn laws_decide_on_each_segment_of_a_super_packet_as_on_a_frame() {
         assert_eq!((kept, none), (u64::from(TRAINS), 0), "{flows}");
         assert_eq!(train_counters, frame_counters, "{flows}");
         assert!(of_trains == of_frames, "{flows}: other frames, or in another order");
+    }
+}
+
+#[test]
+fn packets_are_late_by_the_limit_of_the_configuration() {
+    for (late_limit_ns, verdict) in
+        [(1, FidelityVerdict::HostLimited), (u64::MAX, FidelityVerdict::AsAsked)]
+    {
+        let config = EmulatorConfig { late_limit_ns, ..config("delay 2ms") };
+        let (emulator, a, _b) = start(config, 1000);
+        let now = Clock::System.monotonic_ns();
+        (0..200).for_each(|sequence| a.put(now, &native(sequence)));
+        until("all are in", || received(&emulator.report().unwrap()) == 200);
+        let report = emulator.finish("test").report;
+        let fidelity = report.impairment.flows[0].current.fidelity.clone().unwrap();
+        assert_eq!(fidelity.verdict, verdict, "{fidelity:?}");
+        assert_eq!(fidelity.late_limit_seconds, late_limit_ns as f64 / 1e9);
     }
 }
 

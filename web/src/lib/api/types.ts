@@ -3398,6 +3398,11 @@ export interface components {
         EmulatorFidelity: {
             /** @description The figures that were judged. A law without a bound for its figures is not judged. */
             figures?: components["schemas"]["EmulatorJudgedFigure"][];
+            /**
+             * Format: double
+             * @description Lateness from which a packet counts as late here, s: by the host's calibration, else 0.001.
+             */
+            late_limit_seconds: number;
             /** @description The stages with laws none of whose figures was judged, in their order: the verdict says nothing about these. */
             not_judged?: components["schemas"]["Stage"][];
             /** @description The verdict. */
@@ -3413,7 +3418,7 @@ export interface components {
          *     - `delay_deviation_seconds`: Standard deviation of the planned delays.
          *     - `max_bits_per_second`: Mean rate on the link, with framing, bit/s: of it the law gives the maximum alone, since a link may be idle.
          *     - `reordered_packets`: Packets that left after a later one of their flow.
-         *     - `late_packets`: Packets that left more than 1 ms after their deadline.
+         *     - `late_packets`: Packets that left later than their deadline by more than `late_limit_seconds`.
          *     - `unplanned_dropped_packets`: Packets dropped without a law, by the flow or before any flow had them.
          * @enum {string}
          */
@@ -3922,7 +3927,7 @@ export interface components {
          *     - `as-asked`: All judged figures are within their bounds. `figures` and `not_judged` say what that covers.
          *     - `not-judged`: No figure was judged: fewer than 100 packets, a trigger, or laws without bounds.
          *     - `differs`: A figure is outside of its bounds.
-         *     - `host-limited`: Packets were dropped without a law, or more than 1 % left more than 1 ms late: the host or its links were the limit.
+         *     - `host-limited`: Packets were dropped without a law, or more than 1 % left later than `late_limit_seconds`: the host or its links were the limit.
          * @enum {string}
          */
         EmulatorVerdict: "as-asked" | "not-judged" | "differs" | "host-limited";

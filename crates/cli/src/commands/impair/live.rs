@@ -144,6 +144,7 @@ pub(super) fn emulate(
     let Around { otlp, local } = around;
     let Some(job) = jobs.first() else { return Ok(0) };
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
+    let late_limit_ns = crate::user_data::late_limit_ns();
     // The capabilities that open files in another user's directory (under sudo) are dropped next.
     let prepared = jobs.iter().map(Prepared::new).collect::<Result<Vec<_>, _>>()?;
     if job.few_capabilities {
@@ -164,6 +165,7 @@ pub(super) fn emulate(
         let config = EmulatorConfig {
             restoration: noted.clone(),
             scheduling,
+            late_limit_ns,
             local: local.clone(),
             ..prepared.config(job)
         };

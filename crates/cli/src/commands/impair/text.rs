@@ -1,9 +1,9 @@
 //! The emulator's output as text: laws at the start, counters at the end.
 
 use weir_emulator::{
-    Alarm, CapturePoint, CurrentReport, Fidelity, FidelityVerdict, FlowReport, JudgedFigure,
-    Recording, RecordingKind, RecordingReport, RecordingState, Report, TimelineReport,
-    TriggerReport,
+    Alarm, CapturePoint, CurrentReport, Fidelity, FidelityFigure, FidelityVerdict, FlowReport,
+    JudgedFigure, Recording, RecordingKind, RecordingReport, RecordingState, Report,
+    TimelineReport, TriggerReport,
 };
 use weir_model::counted;
 use weir_model::impairment::{Counters, Impairment, Laws};
@@ -133,7 +133,7 @@ const RARE: [&[(&str, Cell)]; 3] = [
 
 /// The verdict on a flow, with the figures that it is about, and the stages that it does not cover.
 fn verdict(flow: &FlowReport) -> Option<String> {
-    let Fidelity { verdict, figures, not_judged } = flow.current.fidelity.as_ref()?;
+    let Fidelity { verdict, figures, not_judged, .. } = flow.current.fidelity.as_ref()?;
     let named = |name: &str, of: &[&str]| match of {
         [] => name.to_owned(),
         of => format!("{name}: {}", of.join(", ")),
@@ -152,14 +152,19 @@ fn verdict(flow: &FlowReport) -> Option<String> {
 }
 
 /// A figure outside of its bounds.
-fn outside(figure: &JudgedFigure) -> String {
+fn outside(figure: &JudgedFigure, late_limit_seconds: f64) -> String {
     let show = |value: f64| match figure.figure {
         of if of.is_time() => duration(value),
         of if of.is_rate() => Units::ADAPTIVE.rate(value),
         _ => format!("{value:.0}"),
     };
     let JudgedFigure { value, min, max, .. } = *figure;
-    format!("{} {}, expected {} to {}", figure.figure.name(), show(value), show(min), show(max))
+    let by = match figure.figure {
+        FidelityFigure::LatePackets => format!(" by more than {}", duration(late_limit_seconds)),
+        _ => String::new(),
+    };
+    let name = figure.figure.name();
+    format!("{name} {}{by}, expected {} to {}", show(value), show(min), show(max))
 }
 
 /// Rates of each flow and direction in its current period, what its laws ask for, and the verdict; empty if no flow saw packets in
@@ -215,8 +220,12 @@ fn asked_and_realised(report: &Report, style: &Style) -> String {
         ];
         let of_rare = rare.iter().map(|(_, cell)| or_none(cell(flow)));
         table.row(cells.into_iter().chain(of_rare).chain([or_none(verdict(flow))]));
-        let figures = fidelity.iter().flat_map(|fidelity| &fidelity.figures);
-        let figures: Vec<String> = figures.filter(|it| !it.is_within).map(outside).collect();
+        let outside = |fidelity: &Fidelity| {
+            let off = fidelity.figures.iter().filter(|figure| !figure.is_within);
+            let of = |figure| outside(figure, fidelity.late_limit_seconds);
+            off.map(of).collect::<Vec<String>>()
+        };
+        let figures = fidelity.as_ref().map(outside).unwrap_or_default();
         if !figures.is_empty() {
             off += &format!("{name}, {}: {}\n", way(flow.direction), figures.join("; "));
         }
@@ -499,11 +508,14 @@ mod tests {
             });
             asked_and_realised(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
         };
-        let text = row(serde_json::json!({ "verdict": "differs", "figures": [
-            { "figure": "lost_packets", "value": 11000.0, "min": 9500.0, "max": 10500.0, "is_within": false },
-            { "figure": "max_bits_per_second", "value": 3e6, "min": 0.0, "max": 2e6, "is_within": false },
-            { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
-        ]}));
+        let text = row(
+            serde_json::json!({ "verdict": "host-limited", "late_limit_seconds": 0.0003, "figures": [
+                { "figure": "late_packets", "value": 700.0, "min": 0.0, "max": 500.0, "is_within": false },
+                { "figure": "lost_packets", "value": 11000.0, "min": 9500.0, "max": 10500.0, "is_within": false },
+                { "figure": "max_bits_per_second", "value": 3e6, "min": 0.0, "max": 2e6, "is_within": false },
+                { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
+            ]}),
+        );
         let voice: Vec<&str> = text.lines().filter(|line| line.starts_with("voice")).collect();
         let [cells, off] = voice[..] else { panic!("{text}") };
         for cell in [
@@ -513,20 +525,21 @@ mod tests {
             "2.00 ms",
             "5.00 ms",
             "7 packets",
-            "differs: lost packets, maximum rate",
+            "host-limited: late packets, lost packets, maximum rate",
         ] {
             assert!(cells.contains(cell), "{cell}: {text}");
         }
         let rate = "maximum rate 3.00 Mbit/s, expected 0.00 bit/s to 2.00 Mbit/s";
-        assert_eq!(
-            off,
-            format!("voice, B to A: lost packets 11000, expected 9500 to 10500; {rate}")
+        let late = "late packets 700 by more than 300 µs, expected 0 to 500";
+        let lost = "lost packets 11000, expected 9500 to 10500";
+        assert_eq!(off, format!("voice, B to A: {late}; {lost}; {rate}"));
+        let few = row(
+            serde_json::json!({ "verdict": "not-judged", "late_limit_seconds": 0.001, "not_judged": ["loss"] }),
         );
-        let few = row(serde_json::json!({ "verdict": "not-judged", "not_judged": ["loss"] }));
         assert!(few.trim_end().lines().any(|line| line.ends_with("not judged: loss")), "{few}");
         assert_eq!(few.lines().filter(|line| line.starts_with("voice")).count(), 1);
         let within = row(serde_json::json!({
-            "verdict": "as-asked", "not_judged": ["rate", "reorder"], "figures": [
+            "verdict": "as-asked", "late_limit_seconds": 0.001, "not_judged": ["rate", "reorder"], "figures": [
                 { "figure": "lost_packets", "value": 1.0, "min": 0.0, "max": 2.0, "is_within": true },
                 { "figure": "delay_mean_seconds", "value": 0.04, "min": 0.039, "max": 0.041, "is_within": true },
             ],
