@@ -6,7 +6,7 @@ use weir_net::namespace::effective_user_id;
 
 fn short(lab: bool) -> Calibration {
     let options =
-        Options { lab, wakeups: 30, slow_packets: 100, fast_packets: 500, rate_ns: 20_000_000 };
+        Options { lab, wakeups: 30, slow_packets: 400, fast_packets: 500, rate_ns: 20_000_000 };
     let mut steps = 0;
     let found = calibrate("id", "2026-11-21T20:30:09.125Z", &options, &mut |_| steps += 1).unwrap();
     assert!(steps >= 5);

@@ -60,7 +60,7 @@ fn test(connections: Vec<Connection>) -> Result<Record, Failure> {
 
 fn connection(fields: &str, host: &str) -> Connection {
     let text = format!(
-        "schema = \"weir.plan/1\"\n[[connection]]\nhost = \"{host}\"\nduration = \"500ms\"\nrate = \"500pps\"\n{fields}"
+        "schema = \"weir.plan/1\"\n[[connection]]\nhost = \"{host}\"\npackets = 250\nrate = \"500pps\"\n{fields}"
     );
     Plan::parse(&text).unwrap().connections.remove(0)
 }
