@@ -20,7 +20,8 @@ pub(crate) struct Common<'a> {
     pub(crate) v6: bool,
     /// Not a stream: multicast settings exist.
     pub(crate) datagram: bool,
-    pub(crate) v6_only: bool,
+    /// Absent: unchanged, of a socket that is bound.
+    pub(crate) v6_only: Option<bool>,
     /// A raw socket, which has no setting of the above: it is of one family.
     pub(crate) raw: bool,
     pub(crate) reuse_port: bool,
@@ -38,8 +39,8 @@ impl Common<'_> {
     /// Applies them; `object` names the socket in errors.
     pub(crate) fn apply(&self, socket: &socket2::Socket, object: &str) -> Result<()> {
         let fd = socket.as_fd();
-        if self.v6 && !self.raw {
-            socket.set_only_v6(self.v6_only).context("set IPV6_V6ONLY on", object)?;
+        if let Some(only) = self.v6_only.filter(|_| self.v6 && !self.raw) {
+            socket.set_only_v6(only).context("set IPV6_V6ONLY on", object)?;
         }
         if self.reuse_port {
             socket.set_reuse_port(true).context("set SO_REUSEPORT on", object)?;

@@ -66,15 +66,26 @@ descriptor!(TcpStream, std::net::TcpStream);
 descriptor!(TcpListener, std::net::TcpListener);
 
 fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> {
-    let v6 = like.is_ipv6();
-    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    let domain = if like.is_ipv6() { Domain::IPV6 } else { Domain::IPV4 };
     let protocol = options.protocol.map_or(Protocol::TCP, Protocol::from);
     let socket =
         Socket::new(domain, Type::STREAM, Some(protocol)).context("open TCP socket for", object)?;
+    apply(&socket, like, Some(options.v6_only), options, object)?;
+    Ok(socket)
+}
+
+/// Sets the options of a socket of the family of `like`. `v6_only`: only before it is bound.
+fn apply(
+    socket: &Socket,
+    like: SocketAddr,
+    v6_only: Option<bool>,
+    options: &TcpOptions,
+    object: &str,
+) -> Result<()> {
     let common = Common {
-        v6,
+        v6: like.is_ipv6(),
         datagram: false,
-        v6_only: options.v6_only,
+        v6_only,
         raw: false,
         reuse_port: options.reuse_port,
         send_buffer: options.send_buffer,
@@ -86,7 +97,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         device: options.device.as_deref(),
         pacing_bytes_per_second: options.pacing_bytes_per_second,
     };
-    common.apply(&socket, object)?;
+    common.apply(socket, object)?;
     let fd = socket.as_fd();
     if let Some(mss) = options.mss {
         sockopt::set(fd, libc::SOL_TCP, libc::TCP_MAXSEG, i32::from(mss))
@@ -115,7 +126,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         sockopt::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
             .context("set SO_ZEROCOPY on", object)?;
     }
-    Ok(socket)
+    Ok(())
 }
 
 /// Checks that the kernel accepts a congestion control by this name for a new connection, loading a module if it may.
@@ -404,6 +415,14 @@ impl TcpStream {
     /// Reports the socket writable only while fewer than `bytes` are unsent (`TCP_NOTSENT_LOWAT`).
     pub fn set_not_sent_low_water(&self, bytes: u32) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    }
+
+    /// Sets the options of an accepted connection, as far as it can have them: a flow label belongs to its listener.
+    pub fn set_options(&self, options: &TcpOptions) -> Result<()> {
+        let (local, object) = (self.local_addr(), "an accepted connection");
+        let local = local.context("read the address of", object)?;
+        let own = TcpOptions { flow_label: None, reuse_port: false, ..options.clone() };
+        apply(&self.socket, local, None, &own, object)
     }
 
     /// Requests this size of both buffers, bytes; the system's limits apply.

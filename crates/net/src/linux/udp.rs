@@ -46,6 +46,12 @@ impl From<UdpSocket> for OwnedFd {
     }
 }
 
+impl From<UdpSocket> for std::net::UdpSocket {
+    fn from(socket: UdpSocket) -> Self {
+        socket.socket.into()
+    }
+}
+
 impl UdpSocket {
     /// Opens, sets, binds and connects a socket. Fails at the first setting that the system refuses, and names it.
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
@@ -85,7 +91,7 @@ impl UdpSocket {
         let common = Common {
             v6,
             datagram: true,
-            v6_only: options.v6_only,
+            v6_only: Some(options.v6_only),
             raw: matches!(options.icmp, Some(IcmpSocket::Raw { .. })),
             reuse_port: options.reuse_port,
             send_buffer: options.send_buffer,

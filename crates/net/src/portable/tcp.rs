@@ -51,6 +51,14 @@ fn unsupported<T>() -> io::Result<T> {
 }
 
 fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> {
+    let socket = Socket::new(Domain::for_address(like), Type::STREAM, Some(Protocol::TCP))
+        .context("open TCP socket for", object)?;
+    apply(&socket, like, options, object)?;
+    Ok(socket)
+}
+
+/// Sets the options of a socket of the family of `like`.
+fn apply(socket: &Socket, like: SocketAddr, options: &TcpOptions, object: &str) -> Result<()> {
     let missing = [
         (options.reuse_port, "share the port of"),
         (options.mss.is_some(), "set the largest segment of"),
@@ -69,8 +77,6 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
     if let Some((_, operation)) = missing.into_iter().find(|(asked, _)| *asked) {
         return Err(Error::Unsupported { operation, object: object.to_owned() });
     }
-    let socket = Socket::new(Domain::for_address(like), Type::STREAM, Some(Protocol::TCP))
-        .context("open TCP socket for", object)?;
     if let Some(bytes) = options.send_buffer {
         socket.set_send_buffer_size(bytes).context("set SO_SNDBUF on", object)?;
     }
@@ -92,7 +98,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle);
         socket.set_tcp_keepalive(&keepalive).context("set SO_KEEPALIVE on", object)?;
     }
-    Ok(socket)
+    Ok(())
 }
 
 /// Not available.
@@ -287,6 +293,14 @@ impl TcpStream {
     /// Not available.
     pub fn set_pacing_rate(&self, _bytes_per_second: u64) -> io::Result<()> {
         unsupported()
+    }
+
+    /// Sets the options of an accepted connection, as far as it can have them.
+    pub fn set_options(&self, options: &TcpOptions) -> Result<()> {
+        let (local, object) = (self.local_addr(), "an accepted connection");
+        let local = local.context("read the address of", object)?;
+        let own = TcpOptions { flow_label: None, reuse_port: false, ..options.clone() };
+        apply(&self.socket, local, &own, object)
     }
 
     /// Requests this size of both buffers, bytes; the system's limits apply.

@@ -22,6 +22,12 @@ fn unsupported<T>() -> io::Result<T> {
 
 crate::as_socket!(UdpSocket, socket);
 
+impl From<UdpSocket> for std::net::UdpSocket {
+    fn from(socket: UdpSocket) -> Self {
+        socket.socket
+    }
+}
+
 impl UdpSocket {
     /// Opens, sets, binds and connects a socket; refuses by name options that this system lacks. Coalescing, stamps,
     /// counts of overflow, TOS, TTL and queued errors are ignored: received messages have none of these.
