@@ -35,6 +35,7 @@ mod import;
 mod labels;
 mod layout;
 mod parameters;
+pub mod retention;
 mod row;
 mod search;
 mod setup;

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use weir_runs::retention::{Retention, tidy};
 
 use super::frame::{self, Event, Frames, MessageKind, close};
 use super::message::{self, Phase, ToPage};
 use super::record::{self, Facts, Load};
-use super::retention;
 use super::serve::{Inner, Visitor};
 use super::session::{Act, Outcome, SessionMachine};
 use super::stream::{self, Run, Session};
@@ -285,14 +285,20 @@ impl Control {
             control_retransmits: retransmits,
         };
         let data = inner.config.data.clone();
-        let (limits, tidy) = (inner.config.limits, self.is_tidying_due());
+        let (limits, is_due) = (inner.config.limits, self.is_tidying_due());
         let kept = tokio::task::spawn_blocking(move || {
             let record = record::record(&outcome, &Facts { host: host(&facts.version), ..facts });
             let mut store = weir_runs::Store::open_at(&data)?;
             store.insert(&record)?;
-            if tidy {
+            if is_due {
                 // A failed deletion is repeated later: the visitor's result is stored.
-                let _ = retention::tidy(&mut store, &limits, crate::clock::unix_ms() as i64);
+                let kept = Retention {
+                    label: record::LABEL,
+                    own: &[record::STREAMS],
+                    days: limits.kept_days,
+                    most: limits.kept_results,
+                };
+                let _ = tidy(&mut store, &kept, crate::clock::unix_ms() as i64);
             }
             Ok::<_, weir_runs::StoreError>(())
         });

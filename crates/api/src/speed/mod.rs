@@ -17,7 +17,6 @@ mod host;
 mod limits;
 mod message;
 mod record;
-mod retention;
 mod serve;
 mod session;
 mod stream;

@@ -1,34 +1,47 @@
-//! Deletes old results: visitors create them without end.
+//! Deletes old results that others create without end: visitors of a page, clients of a server.
 
-use weir_runs::{Filter, Store, StoreError};
-
-use super::limits::SpeedLimits;
-use super::record::LABEL;
+use crate::{Filter, Store, StoreError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// Maximum number deleted in one go, so that a result does not wait for years of old ones.
 const MAX_AT_ONCE: usize = 500;
 
+/// Which results are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention<'a> {
+    /// The label of results that others create.
+    pub label: &'a str,
+    /// Other labels that such a result has. One with any more was tagged, and is kept.
+    pub own: &'a [&'a str],
+    /// Days after which they are deleted.
+    pub days: u64,
+    /// The maximum number of them.
+    pub most: usize,
+}
+
 /// Deletes results that are too old or too many, oldest first, except those with a tag of their own; returns how
 /// many.
-pub(super) fn tidy(
+///
+/// # Errors
+/// [`StoreError`].
+pub fn tidy(
     store: &mut Store,
-    limits: &SpeedLimits,
+    kept: &Retention<'_>,
     now_unix_ms: i64,
 ) -> Result<usize, StoreError> {
-    let labels = vec![(LABEL.to_owned(), None)];
-    let until = now_unix_ms.saturating_sub_unsigned(limits.kept_days.saturating_mul(DAY_MS as u64));
+    let labels = vec![(kept.label.to_owned(), None)];
+    let until = now_unix_ms.saturating_sub_unsigned(kept.days.saturating_mul(DAY_MS as u64));
     let old = Filter { labels: labels.clone(), until_unix_ms: Some(until), ..Filter::default() };
     let mut ids: Vec<String> = store.list(&old)?.into_iter().map(|row| row.id).collect();
     let young = Filter { labels, since_unix_ms: Some(until), ..Filter::default() };
     // Newest first.
-    let beyond = store.list(&young)?.into_iter().skip(limits.kept_results).map(|row| row.id);
+    let beyond = store.list(&young)?.into_iter().skip(kept.most).map(|row| row.id);
     ids.splice(0..0, beyond);
     ids.reverse();
     let mut gone = vec![];
     for id in ids {
         let tags = store.labels(&id)?;
-        let is_own = |key: &String| key == LABEL || key == super::record::STREAMS;
+        let is_own = |key: &String| key == kept.label || kept.own.contains(&key.as_str());
         if tags.keys().all(is_own) {
             gone.push(id);
         }
@@ -53,7 +66,7 @@ mod tests {
         let mut store = Store::open(&directory.path().join("runs.db")).unwrap();
         let mut keep = |day: u32, more: &[(&str, &str)]| {
             let id = format!("202601{day:02}-120000-aaaaaa");
-            let labels = [(LABEL, "x"), ("streams", "4")];
+            let labels = [("of_others", "x"), ("streams", "4")];
             store
                 .insert(&Record {
                     schema: RUN_SCHEMA.into(),
@@ -80,7 +93,7 @@ mod tests {
             ..Record::default()
         };
         store.insert(&other).unwrap();
-        let limits = SpeedLimits { kept_days: 7, kept_results: 2, ..SpeedLimits::default() };
+        let limits = Retention { label: "of_others", own: &["streams"], days: 7, most: 2 };
         // Noon of 13 January 2026.
         let now = 1_768_305_600_000;
         assert_eq!(tidy(&mut store, &limits, now).unwrap(), 2);
