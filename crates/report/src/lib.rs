@@ -11,6 +11,7 @@
 //! - [`experiment_csv`]: an experiment as one table; [`tables_text`], [`table_csv`]: the tables of its scenario;
 //!   [`experiments_text`], [`merged_tables`]: those of several experiments.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
+//! - [`iperf3_json`]: the form of `iperf3 -J`.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
 //! - [`page::Document`]: a page as data, of a run or of several, written as HTML or Markdown.
@@ -24,6 +25,7 @@
 mod csv;
 mod experiment;
 mod hdr;
+mod iperf3;
 mod json;
 mod markup;
 mod meta;
@@ -40,6 +42,7 @@ pub mod plot;
 
 pub use csv::{CsvWriter, csv_columns};
 pub use experiment::{experiment_csv, experiments_csv};
+pub use iperf3::{NoIperf3Form, iperf3_json, iperf3_json_lines};
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};

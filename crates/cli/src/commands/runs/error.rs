@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_model::{ModelError, Refusal};
+use weir_report::NoIperf3Form;
 use weir_runs::StoreError;
 
 use crate::engine::file_exit_code;
@@ -62,6 +63,14 @@ pub(crate) enum RunsError {
         /// The run.
         id: String,
     },
+    /// A run that another tool's format can't state.
+    #[error("run {run}: {reason}")]
+    NoForm {
+        /// The run.
+        run: String,
+        /// Why not.
+        reason: NoIperf3Form,
+    },
     /// Stdout.
     #[error("write to stdout: {0}")]
     Output(#[from] io::Error),
@@ -90,6 +99,7 @@ impl RunsError {
             RunsError::Experiment { id } => of("not-a-run", Some("RUN"), Some(id.clone())),
             RunsError::NoRuns { side, given } => of("not-found", Some(side), Some(given.clone())),
             RunsError::BothSides { id } => of("same-run", Some("RUN"), Some(id.clone())),
+            RunsError::NoForm { run, .. } => of("no-form", Some("--format"), Some(run.clone())),
             RunsError::Output(_) => of("file", None, Some("stdout".into())),
             RunsError::Store(error) => match error {
                 StoreError::Io { path: file, .. } => of("file", None, path(file)),
@@ -122,6 +132,7 @@ impl RunsError {
             | RunsError::Experiment { .. }
             | RunsError::Flag { .. }
             | RunsError::NoRuns { .. }
+            | RunsError::NoForm { .. }
             | RunsError::BothSides { .. } => 2,
             RunsError::File { source, .. } => file_exit_code(source.kind()),
             RunsError::Store(e) => match e {

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use weir_report::CsvWriter;
+use weir_report::{CsvWriter, NoIperf3Form, iperf3_json, iperf3_json_lines};
 use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
@@ -16,8 +16,14 @@ use crate::named::{NamedFile, apart};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// Records (weir.run/1), an array
     Json,
+    /// One table of all
     Csv,
+    /// As `iperf3 -J` prints: one object for each run, a line each
+    Iperf3,
+    /// As `iperf3 --json-stream` prints
+    Iperf3Stream,
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +111,17 @@ fn write_runs(
             let mut csv = CsvWriter::new(&mut out)?;
             for id in ids {
                 csv.record(&store.get(id)?)?;
+            }
+        }
+        Format::Iperf3 | Format::Iperf3Stream => {
+            for id in ids {
+                let record = store.get(id)?;
+                let text = match format {
+                    Format::Iperf3Stream => iperf3_json_lines(&record),
+                    _ => iperf3_json(&record).map(|object| format!("{object}\n")),
+                };
+                let refused = |reason: NoIperf3Form| RunsError::NoForm { run: id.clone(), reason };
+                out.write_all(text.map_err(refused)?.as_bytes())?;
             }
         }
     }
