@@ -53,7 +53,8 @@ FAMILIES = (
     Family(
         "transport", f"{MODEL}/plan/transport/mod.rs", r"^transports! \{\n(.*?)^\}",
         r"^    (?P<type>[A-Z]\w*): (?P<module>\w+)\([\w:]+\),$",
-        (f"{MODEL}/plan/transport/", "crates/traffic/src/transport/"),
+        # Protocols of other tools name transports in words of their own.
+        (f"{MODEL}/plan/transport/", "crates/traffic/src/transport/", "crates/peers/src/"),
         (
             r"\bTransportName::(?:TYPES)\b",
             r"\bTransport::(?:TYPES)\b",

@@ -96,7 +96,7 @@ pub(crate) fn scenario(
         let host = Host::parse(&host).map_err(|e| at("/host", &e))?;
         let spec = HostSpec {
             address: host.name,
-            port: Some(host.port.unwrap_or(plan.port)),
+            port: host.port.or(plan.port),
             key_file: key_file.map(|path| path.display().to_string()),
         };
         hosts.insert("peer".to_owned(), spec);

@@ -1,8 +1,9 @@
 //! The generator and the server, as this program calls them.
 
+pub(crate) use weir_peers::{check, run};
 pub(crate) use weir_traffic::{
     Address, Answer, ClientConfig, Commands, Event, Failure, FileConfig, Key, Limits, Scheduling,
-    ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code, run, serve,
+    ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code, serve,
 };
 // For the control of emulators.
 #[cfg(target_os = "linux")]

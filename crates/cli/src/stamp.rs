@@ -125,7 +125,7 @@ mod tests {
         let plan = Plan { host: Some("h".into()), ..Plan::default() };
         assert_eq!(plan_sha256(&plan), plan_sha256(&plan.clone()));
         assert_eq!(plan_sha256(&plan).len(), 64);
-        assert_ne!(plan_sha256(&plan), plan_sha256(&Plan { port: 1, ..plan }));
+        assert_ne!(plan_sha256(&plan), plan_sha256(&Plan { port: Some(1), ..plan }));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_model::plan::{TrafficProfile, UserProfiles};
 use weir_model::record::{CalibrationRef, Record};
 use weir_net::file::open_regular;
+use weir_runs::retention::{Retention, tidy};
 use weir_runs::{DataDirectory, Store, StoreError};
 
 use crate::commands::calibrate;
@@ -13,6 +14,20 @@ use crate::commands::calibrate;
 /// Stores a record among this user's runs.
 pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
     Store::open_at(&DataDirectory::of_this_user()?)?.insert(record)
+}
+
+/// The same for a result that others create; `retention`: removes old ones.
+pub(crate) fn keep_and_tidy(
+    record: &Record,
+    retention: Option<&Retention<'_>>,
+    now_unix_ms: i64,
+) -> Result<(), StoreError> {
+    let mut store = Store::open_at(&DataDirectory::of_this_user()?)?;
+    store.insert(record)?;
+    if let Some(retention) = retention {
+        tidy(&mut store, retention, now_unix_ms)?;
+    }
+    Ok(())
 }
 
 /// Adds this host's newest calibration to a record. Without one, or without a store, the record is unchanged: a noise floor

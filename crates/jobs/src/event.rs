@@ -43,6 +43,9 @@ pub enum Event {
         /// What the server counted.
         #[serde(skip_serializing_if = "Option::is_none")]
         report: Option<Box<EndReport>>,
+        /// The id of the stored result: of a client of another tool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<String>,
         /// As in [`Event::SessionOpened`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         protocol: Option<String>,
@@ -154,6 +157,15 @@ impl Event {
         self
     }
 
+    /// Adds the id of the stored result to the end of a session.
+    #[must_use]
+    pub fn with_run(mut self, id: Option<String>) -> Event {
+        if let Event::SessionClosed { run, .. } = &mut self {
+            *run = id;
+        }
+        self
+    }
+
     /// The event as a line of JSON, with its newline. Figures that are not finite are absent.
     ///
     /// # Errors
@@ -175,8 +187,8 @@ impl Event {
                 Event::SessionOpened { session, peer, flows, protocol }
             }
             "session_closed" => {
-                let Closed { session, peer, reason, report, protocol } = read(&data)?;
-                Event::SessionClosed { session, peer, reason, report, protocol }
+                let Closed { session, peer, reason, report, run, protocol } = read(&data)?;
+                Event::SessionClosed { session, peer, reason, report, run, protocol }
             }
             "refused" => {
                 let Turned { peer, reason, protocol } = read(&data)?;
@@ -222,6 +234,7 @@ struct Closed {
     peer: String,
     reason: String,
     report: Option<Box<EndReport>>,
+    run: Option<String>,
     protocol: Option<String>,
 }
 
@@ -273,6 +286,7 @@ mod tests {
                 peer: peer(),
                 reason: "x".into(),
                 report: None,
+                run: None,
                 protocol: None,
             },
             Event::SessionClosed {
@@ -280,6 +294,7 @@ mod tests {
                 peer: peer(),
                 reason: "x".into(),
                 report: Some(Box::default()),
+                run: Some("x".into()),
                 protocol: Some("x".into()),
             },
             Event::Refused { peer: peer(), reason: "x".into(), protocol: None },

@@ -12,6 +12,7 @@ mod engine;
 mod fields;
 mod header;
 mod mtu;
+mod peer;
 mod profiles;
 mod schedule;
 mod scope;
@@ -37,6 +38,7 @@ pub use echo::Echo;
 pub use engine::EngineName;
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
+pub use peer::PeerName;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles, without_profiles};
 pub use schedule::RateSchedule;
 pub use scope::Scope;
@@ -82,9 +84,13 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-group" = "what"))]
     pub host: Option<String>,
-    /// Its port.
-    #[serde(default = "default_port")]
-    pub port: u16,
+    /// Its port, 1 to 65535. Absent: the usual one of its protocol, 9347 for Weir's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Protocol of the server: Weir's, or that of another tool, whose servers carry only a part of a plan.
+    #[serde(default, skip_serializing_if = "is_weir")]
+    #[schemars(title = "Protocol of the server", extend("x-group" = "what"))]
+    pub peer: PeerName,
     /// IP version; absent: what the name resolves to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "IP version")]
@@ -127,8 +133,8 @@ pub struct Plan {
     pub connections: Vec<Connection>,
 }
 
-fn default_port() -> u16 {
-    DEFAULT_PORT
+fn is_weir(peer: &PeerName) -> bool {
+    *peer == PeerName::Weir
 }
 fn default_interval() -> Span {
     Span::from_seconds(1)
@@ -143,7 +149,8 @@ impl Default for Plan {
             schema: PLAN_SCHEMA.into(),
             title: None,
             host: None,
-            port: DEFAULT_PORT,
+            port: None,
+            peer: PeerName::Weir,
             family: None,
             bind: None,
             device: None,

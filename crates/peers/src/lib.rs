@@ -5,24 +5,32 @@
 //! serves its clients. It is registered by its `mod` line and its entry in [`PROTOCOLS`]: command, help, completions, flags
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
+mod iperf3;
 mod options;
+mod shown;
 mod ttcp;
 
 use std::net::{IpAddr, SocketAddr};
 
+use tokio::sync::mpsc;
 use weir_model::Refusal;
-use weir_model::plan::Plan;
+use weir_model::plan::{Family, PeerName, Plan};
 use weir_model::record::Record;
 use weir_traffic::session::WorkerConfig;
-use weir_traffic::{Failure, Limits, ServerEvent, Stop, TrafficError};
+use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
-pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL];
+pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL, iperf3::PROTOCOL];
 
 /// Builds a test from the options of a command.
 pub type MakeTest = fn(&Given) -> Result<Box<dyn Test>, Box<Refusal>>;
+/// Runs a plan.
+pub type RunTest =
+    fn(&ClientConfig, &Stop, &mut dyn FnMut(weir_traffic::Event)) -> Result<Record, Failure>;
+/// Makes a server of clients that another server gives away.
+pub type Guests = fn(&ServeConfig) -> (mpsc::Sender<Stranger>, Box<dyn Server>);
 /// Opens a server.
 pub type Listen = fn(&ServeConfig) -> Result<Box<dyn Server>, TrafficError>;
 
@@ -31,20 +39,117 @@ pub type Listen = fn(&ServeConfig) -> Result<Box<dyn Server>, TrafficError>;
 pub struct Protocol {
     /// Name of the protocol and of its command; `peer` in records.
     pub name: &'static str,
-    /// Its command in one line.
-    pub about: &'static str,
-    /// Text at the end of its help.
-    pub details: &'static str,
     /// Default port.
     pub port: u16,
     /// Names of the supported transports.
     pub transports: &'static [&'static str],
-    /// Options of its command, in the order of the help.
-    pub options: &'static [Opt],
-    /// Builds a test from the options of its command; a refusal names the option by [`Opt::name`].
-    pub command: MakeTest,
+    /// The command with the flags of the tool; absent: there is none.
+    pub command: Option<Command>,
+    /// Tests of a plan against a server of the tool; absent: `weir test` does not speak it.
+    pub client: Option<Client>,
     /// Opens its server; absent if the protocol has none.
     pub serve: Option<Listen>,
+    /// Serves clients that reach the port of Weir's own server; absent: their first bytes do not tell them apart. One protocol
+    /// has it.
+    pub guests: Option<Guests>,
+}
+
+/// Tests of a plan against a server of the tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Client {
+    /// Checks that the protocol carries a test; an error names the field.
+    pub check: fn(&ClientConfig) -> Result<(), TrafficError>,
+    /// Runs the test.
+    pub run: RunTest,
+    /// Whether a server of the tool answers at an address; takes a few seconds at most, and starts no test.
+    pub probe: fn(SocketAddr) -> bool,
+}
+
+/// A command with the flags of the tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Command {
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Text at the end of its help.
+    pub details: &'static str,
+    /// Its options, in the order of the help.
+    pub options: &'static [Opt],
+    /// Builds a test from the options; a refusal names the option by [`Opt::name`].
+    pub make: MakeTest,
+}
+
+/// Runs a test against the server that its plan's `peer` names: Weir's own, or that of another tool.
+///
+/// # Errors
+/// [`Failure`] with the reason and what had been measured until then.
+pub fn run(
+    config: ClientConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(weir_traffic::Event),
+) -> Result<Record, Failure> {
+    if let Some(client) = client(&config) {
+        return (client.run)(&config, &stop, observe);
+    }
+    let is_auto = config.plan.peer == PeerName::Auto;
+    let native = Plan { peer: PeerName::Weir, ..config.plan.clone() };
+    let config = ClientConfig { plan: native, ..config };
+    let failure = match weir_traffic::run(config.clone(), stop.clone(), observe) {
+        Ok(record) => return Ok(record),
+        Err(failure) => failure,
+    };
+    let Some((peer, address)) = recognised(&config, &failure, is_auto) else { return Err(failure) };
+    if !is_auto {
+        let tool = peer.label();
+        return Err(TrafficError::OtherTool { address: address.into(), tool }.into());
+    }
+    let plan = Plan { peer, port: Some(address.port()), ..config.plan.clone() };
+    let config = ClientConfig { plan, commands: Default::default(), ..config };
+    check(&config)?;
+    run(config, stop, observe)
+}
+
+/// The tool whose server a test without a result reached instead of Weir's; `elsewhere`: the ports of the tools are tried as well
+/// if the plan names none.
+fn recognised(
+    config: &ClientConfig,
+    failure: &Failure,
+    elsewhere: bool,
+) -> Option<(PeerName, SocketAddr)> {
+    let known = || {
+        let probe = |peer: &PeerName| Some((*peer, Protocol::find(peer.label())?.client?.probe));
+        PeerName::ALL.iter().filter_map(probe)
+    };
+    if failure.partial.is_some() {
+        return None;
+    }
+    match &failure.error {
+        TrafficError::Lost { address, .. }
+        | TrafficError::Protocol { address, .. }
+        | TrafficError::Damaged { address, .. } => {
+            let address = address.ip()?;
+            known().find_map(|(peer, probe)| probe(address).then_some((peer, address)))
+        }
+        TrafficError::Connect { address, .. } if elsewhere && config.plan.port.is_none() => {
+            let ip = address.ip()?.ip();
+            known().find_map(|(peer, probe)| {
+                let address = SocketAddr::new(ip, peer.default_port());
+                probe(address).then_some((peer, address))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Checks that the protocol of a test carries it.
+///
+/// # Errors
+/// [`TrafficError`] that names the field.
+pub fn check(config: &ClientConfig) -> Result<(), TrafficError> {
+    client(config).map_or(Ok(()), |client| (client.check)(config))
+}
+
+fn client(config: &ClientConfig) -> Option<Client> {
+    Protocol::find(config.plan.peer.label())?.client
 }
 
 impl Protocol {
@@ -129,6 +234,11 @@ pub trait Server: Send {
         stop: &Stop,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError>;
+}
+
+/// The IP version of an address; that of an IPv4 one behind a mapped address.
+fn family(peer: SocketAddr) -> Family {
+    if peer.ip().to_canonical().is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
 }
 
 /// A single-threaded runtime for one protocol; the workers have their own threads.

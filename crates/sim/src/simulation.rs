@@ -200,8 +200,8 @@ impl Simulation {
             let client =
                 c.client_port().unwrap_or_else(|| FIRST_CLIENT_PORT.wrapping_add(spec.id as u16));
             let ports = match c.direction {
-                Direction::Forward => (client, self.plan.port),
-                Direction::Reverse => (self.plan.port, client),
+                Direction::Forward => (client, self.plan.server_port()),
+                Direction::Reverse => (self.plan.server_port(), client),
             };
             flows.push(Flow { spec, sending, receiving, ring, ports });
         }

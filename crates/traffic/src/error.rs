@@ -98,6 +98,14 @@ pub enum TrafficError {
         /// What was unexpected.
         reason: String,
     },
+    /// The server is that of another tool.
+    #[error("{address}: this is a server of {tool}; use --peer {tool}")]
+    OtherTool {
+        /// The address.
+        address: Address,
+        /// The tool.
+        tool: &'static str,
+    },
     /// A listening socket could not be opened.
     #[error("listening on {address}: {reason}")]
     Listen {
@@ -190,6 +198,7 @@ impl TrafficError {
             | TrafficError::Lost { .. }
             | TrafficError::Damaged { .. }
             | TrafficError::Protocol { .. }
+            | TrafficError::OtherTool { .. }
             | TrafficError::Flow { .. } => 3,
             TrafficError::File { source, .. } => file_exit_code(source.kind()),
             TrafficError::Listen { .. } | TrafficError::Net(_) => 4,
@@ -215,6 +224,7 @@ impl TrafficError {
             TrafficError::Lost { .. } => "peer-lost",
             TrafficError::Damaged { .. } => "control-damaged",
             TrafficError::Protocol { .. } => "protocol",
+            TrafficError::OtherTool { .. } => "other-tool",
             TrafficError::Listen { .. } => "listen",
             TrafficError::Flow { code, .. } => code,
             TrafficError::Unavailable { .. } => "not-available",
@@ -240,6 +250,7 @@ impl TrafficError {
             | TrafficError::Lost { address, .. }
             | TrafficError::Damaged { address, .. }
             | TrafficError::Protocol { address, .. }
+            | TrafficError::OtherTool { address, .. }
             | TrafficError::Listen { address, .. } => Some(address.to_string()),
             TrafficError::Flow { name, .. } => Some(name.clone()),
             TrafficError::Unavailable { given, .. }

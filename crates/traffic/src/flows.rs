@@ -689,6 +689,16 @@ impl Flow {
         is_set
     }
 
+    /// Bytes of a stream that the far end has not acknowledged; 0 where the system does not tell.
+    pub(crate) fn unacknowledged_bytes(&self) -> u64 {
+        match &self.socket {
+            Socket::Stream(socket) => {
+                weir_net::tcp::unacknowledged_bytes(socket).unwrap_or(0).into()
+            }
+            Socket::Datagrams(_) => 0,
+        }
+    }
+
     /// Whether this end sends.
     pub(crate) fn sends(&self) -> bool {
         matches!(
@@ -700,25 +710,35 @@ impl Flow {
     /// The sender at the other end has finished with these totals: the receiver now waits for the remaining data.
     pub(crate) fn sender_done(&self, engine: &Engine, total: &SenderTotal, loss_threshold_ns: u64) {
         let now = engine.clock().monotonic_ns();
+        let drain = match &self.part {
+            Part::StreamReceive { .. } => Drain::stream(now, loss_threshold_ns),
+            // The client has the responses, or has given them up: nothing more is expected.
+            Part::Server { .. } => Drain::datagrams(now, 0),
+            _ => Drain::datagrams(now, loss_threshold_ns),
+        };
+        self.expect(engine, total, drain);
+    }
+
+    /// The same with a wait of its own.
+    pub(crate) fn expect(&self, engine: &Engine, total: &SenderTotal, drain: Drain) {
         match &self.part {
             Part::DatagramReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.packets);
                 state.set_sent_omitted(total.omitted_packets);
                 total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
-                state.drain(Drain::datagrams(now, loss_threshold_ns));
+                state.drain(drain);
             }
             Part::StreamReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.bytes);
-                state.drain(Drain::stream(now, loss_threshold_ns));
+                state.drain(drain);
             }
-            // The client has the responses, or has given them up: nothing more is expected.
             Part::Server { state } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.bytes);
                 state.set_sent_packets(total.packets);
-                state.drain(Drain::datagrams(now, 0));
+                state.drain(drain);
             }
             _ => {}
         }

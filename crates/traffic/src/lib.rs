@@ -41,7 +41,7 @@ pub use requests::{
     InvalidRequest, MAX_REQUEST_CLIENTS, RequestClient, RequestServer, RequestTimeouts, Service,
     serve_requests,
 };
-pub use server::{FileConfig, Limits, ServerConfig, ServerEvent, serve};
+pub use server::{FileConfig, Limits, ServerConfig, ServerEvent, Stranger, serve};
 pub use stop::{Stop, StopReason};
 pub use weir_flow::Scheduling;
 

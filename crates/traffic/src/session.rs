@@ -10,16 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use weir_flow::assemble::interval;
 use weir_flow::{Drain, IntervalClock, Scheduling};
-use weir_model::plan::{FlowSpec, Plan};
-use weir_model::record::Tcp;
+use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::record::{Interval, Tcp};
 use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
-use crate::client::connect;
+use crate::client::{ClientConfig, connect};
 use crate::engine::{Engine, Events, arrived_ns, asked, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts, tcp_record};
 use crate::host::{self, CpuMeter};
@@ -28,6 +29,7 @@ use crate::{TrafficError, transport};
 pub use crate::engine::FlowEvent;
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
+pub use weir_wire::control::SenderTotal;
 
 /// Configuration of the threads that move data.
 #[derive(Debug, Clone)]
@@ -45,6 +47,17 @@ pub struct WorkerConfig {
 impl Default for WorkerConfig {
     fn default() -> Self {
         WorkerConfig { cpus: None, scheduling: Scheduling::Auto, spin: None, clock: Clock::System }
+    }
+}
+
+impl From<&ClientConfig> for WorkerConfig {
+    fn from(config: &ClientConfig) -> Self {
+        WorkerConfig {
+            cpus: config.cpus.clone(),
+            scheduling: config.scheduling,
+            spin: config.spin,
+            clock: config.clock.clone(),
+        }
     }
 }
 
@@ -140,6 +153,25 @@ pub async fn connect_stream(
     };
     let stream = connect::established(to, &options, timeout).await?;
     Ok(stream.into_std().map_err(|e| TrafficError::system("using a connection", e))?.into())
+}
+
+/// Sets the options of a flow on an accepted connection.
+///
+/// # Errors
+/// [`TrafficError::Net`], [`TrafficError::Unavailable`].
+pub fn accepted_stream(
+    spec: &FlowSpec,
+    sends: bool,
+    stream: &TcpStream,
+) -> Result<(), TrafficError> {
+    let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
+    Ok(stream.set_options(&transport.options(spec, sends))?)
+}
+
+/// The speed of the interface towards a peer, bit/s, and where it is from.
+#[must_use]
+pub fn nominal(peer: IpAddr) -> Option<(u64, String)> {
+    host::nominal(peer)
 }
 
 /// Listens for streams on `port` of the addresses `bind`; empty: all IPv4 and IPv6 addresses. With port 0 the system
@@ -327,6 +359,30 @@ impl End {
         self.flows.iter().find(|flow| flow.spec.id == id)
     }
 
+    /// The far sender of a flow has finished with these totals: its receiver ends when all of it has arrived, or when nothing
+    /// has arrived for `quiet_ns`.
+    pub fn expect(&self, total: &SenderTotal, quiet_ns: u64) {
+        let drain = Drain::datagrams(self.engine.clock().monotonic_ns(), quiet_ns);
+        let flow = self.flow(total.flow);
+        flow.into_iter().for_each(|flow| flow.expect(&self.engine, total, drain));
+    }
+
+    /// The counts of an interval that has ended, for live output. Intervals are counted from 0.
+    #[must_use]
+    pub fn interval(&self, intervals: &IntervalClock, index: usize) -> Interval {
+        let now = self.engine.clock().monotonic_ns();
+        let counts = self.flows.iter().map(|flow| {
+            let connection = &flow.spec.connection;
+            let here = flow.interval(index, now);
+            let (sender, receiver) = match connection.direction {
+                Direction::Forward => (here, None),
+                Direction::Reverse => (None, here),
+            };
+            (flow.spec.id, connection.direction, connection.transport.name(), sender, receiver)
+        });
+        interval(intervals, index, None, counts)
+    }
+
     /// The far sender has finished: each receiver ends when nothing has arrived for `quiet_ns`. Only the first call counts.
     pub fn drain(&self, quiet_ns: u64) {
         if self.is_draining.swap(true, Ordering::AcqRel) {
@@ -347,6 +403,12 @@ impl End {
     /// Those of `send`; a stream has no datagrams.
     pub fn send_message(&self, flow: u32, bytes: &[u8]) -> std::io::Result<usize> {
         self.flow(flow).ok_or(std::io::ErrorKind::NotFound)?.send_message(bytes)
+    }
+
+    /// Bytes of this end's streams that the far end has not acknowledged; 0 where the system does not tell.
+    #[must_use]
+    pub fn unacknowledged_bytes(&self) -> u64 {
+        self.flows.iter().filter(|flow| flow.sends()).map(Flow::unacknowledged_bytes).sum()
     }
 
     /// When the last data arrived at any receiver, by the workers' clock, ns; 0 before the first.

@@ -70,7 +70,7 @@ pub(crate) fn right_host(field: &str, host: &str) -> Result<String, Problem> {
 pub(crate) fn set_host(plan: &mut Plan, host: &str) {
     if let Ok(Host { name, port }) = Host::parse(host) {
         plan.host = Some(name);
-        plan.port = port.unwrap_or(plan.port);
+        plan.port = port.or(plan.port);
     }
 }
 

@@ -120,7 +120,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
     let plan = Plan {
         title: Some("speed test in a browser".into()),
         host: facts.browser.map(|address| address.ip().to_string()),
-        port: facts.server.port(),
+        port: Some(facts.server.port()),
         seed: Seed(facts.seed),
         omit: Span::from_seconds(RAMP_SECONDS as u64),
         connections: flows.iter().map(connection).collect(),

@@ -8,7 +8,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand
 use weir_jobs::{Event, Notice, PeerJob};
 use weir_model::Refusal;
 use weir_model::record::Record;
-use weir_peers::{Event as Told, Form, Given, Opt, PROTOCOLS, Protocol, StandardStream, Test};
+use weir_peers::{
+    Command as ToolCommand, Event as Told, Form, Given, Opt, PROTOCOLS, Protocol, StandardStream,
+    Test,
+};
 use weir_report::json_pretty;
 use weir_traffic::session::WorkerConfig;
 
@@ -61,15 +64,20 @@ fn arg(opt: &Opt) -> Arg {
     }
 }
 
-fn command(protocol: &'static Protocol) -> Command {
-    let command = Command::new(protocol.name).args(protocol.options.iter().map(arg));
+/// The protocols that have a command.
+fn commands() -> impl Iterator<Item = (&'static Protocol, ToolCommand)> {
+    PROTOCOLS.iter().filter_map(|protocol| Some((protocol, protocol.command?)))
+}
+
+fn command((protocol, tool): (&'static Protocol, ToolCommand)) -> Command {
+    let command = Command::new(protocol.name).args(tool.options.iter().map(arg));
     // Behind the flags, whose own words would stand for the command's.
-    OutputArgs::augment_args(command).about(protocol.about).after_help(protocol.details)
+    OutputArgs::augment_args(command).about(tool.about).after_help(tool.details)
 }
 
 impl Subcommand for PeerCommand {
     fn augment_subcommands(parent: Command) -> Command {
-        PROTOCOLS.iter().fold(parent, |parent, protocol| parent.subcommand(command(protocol)))
+        commands().fold(parent, |parent, tool| parent.subcommand(command(tool)))
     }
 
     fn augment_subcommands_for_update(parent: Command) -> Command {
@@ -77,7 +85,7 @@ impl Subcommand for PeerCommand {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        Protocol::find(name).is_some()
+        commands().any(|(protocol, _)| protocol.name == name)
     }
 }
 
@@ -85,12 +93,13 @@ impl FromArgMatches for PeerCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let unknown = || clap::Error::new(clap::error::ErrorKind::InvalidSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(unknown)?;
-        let protocol = Protocol::find(name).ok_or_else(unknown)?;
+        let (protocol, tool) =
+            commands().find(|(protocol, _)| protocol.name == name).ok_or_else(unknown)?;
         let given = |opt: &Opt| match opt.value {
             Some(_) => matches.get_one::<String>(opt.name).cloned(),
             None => matches.get_flag(opt.name).then(String::new),
         };
-        let options = protocol.options.iter();
+        let options = tool.options.iter();
         Ok(PeerCommand {
             protocol: protocol.name,
             options: options.filter_map(|opt| Some((opt.name.into(), given(opt)?))).collect(),
@@ -146,14 +155,15 @@ fn of_errors(form: ErrorForm) -> ErrorForm {
 
 /// The test of a job.
 fn prepare(job: &PeerJob) -> Result<Box<dyn Test>, CliError> {
-    let protocol = Protocol::find(&job.protocol).ok_or_else(|| {
-        let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+    let found = commands().find(|(protocol, _)| protocol.name == job.protocol);
+    let (_, tool) = found.ok_or_else(|| {
+        let names: Vec<&str> = commands().map(|(protocol, _)| protocol.name).collect();
         CliError::flag("protocol", &job.protocol, &names.join(", "))
     })?;
-    let named = |refusal: Box<Refusal>| by_flag(refusal, protocol);
+    let named = |refusal: Box<Refusal>| by_flag(refusal, &tool);
     let options = job.options.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let given = Given::new(options, protocol.options).map_err(named)?;
-    let test = (protocol.command)(&given).map_err(named)?;
+    let given = Given::new(options, tool.options).map_err(named)?;
+    let test = (tool.make)(&given).map_err(named)?;
     test.plan().check().map_err(CliError::Model)?;
     Ok(test)
 }
@@ -176,8 +186,8 @@ fn check_standard_stream(stream: Option<StandardStream>, form: ErrorForm) -> Res
 }
 
 /// A refused option, by its flag on a command line.
-fn by_flag(refusal: Box<Refusal>, protocol: &Protocol) -> CliError {
-    let opt = protocol.options.iter().find(|opt| refusal.field.as_deref() == Some(opt.name));
+fn by_flag(refusal: Box<Refusal>, tool: &ToolCommand) -> CliError {
+    let opt = tool.options.iter().find(|opt| refusal.field.as_deref() == Some(opt.name));
     let (Some(opt), Some(given), Some(accepted)) =
         (opt.filter(|_| !is_job()), &refusal.given, &refusal.accepted)
     else {
@@ -282,7 +292,7 @@ mod tests {
         let parent = PeerCommand::augment_subcommands(Command::new("weir"));
         parent.debug_assert();
         let own = crate::app::command_line();
-        for protocol in PROTOCOLS {
+        for (protocol, tool) in commands() {
             assert_eq!(own.get_subcommands().filter(|c| c.get_name() == protocol.name).count(), 1);
             let names: Result<Vec<_>, _> = protocol
                 .transports
@@ -291,7 +301,7 @@ mod tests {
                 .collect();
             assert!(names.is_ok() && protocol.port > 0, "{}", protocol.name);
             let command = own.find_subcommand(protocol.name).unwrap();
-            assert_eq!(command.get_about().unwrap().to_string(), protocol.about);
+            assert_eq!(command.get_about().unwrap().to_string(), tool.about);
             assert!(command.get_long_about().is_none());
         }
     }

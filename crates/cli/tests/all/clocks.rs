@@ -209,7 +209,7 @@ impl Server {
             ..Connection::default()
         };
         let plan = Plan {
-            port: self.address.port(),
+            port: Some(self.address.port()),
             connections: vec![connection],
             interval: Span(500_000_000),
             ..Plan::default()

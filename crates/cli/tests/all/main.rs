@@ -32,6 +32,7 @@ mod impair_network;
 mod impair_record;
 mod impair_tap;
 mod impaired;
+mod iperf3;
 mod jobs;
 mod kernel;
 mod lab;

@@ -1,4 +1,4 @@
-//! `weir ttcp` and `weir serve --ttcp` from outside, as commands and as jobs.
+//! `weir ttcp` and `weir serve --peer ttcp` from outside, as commands and as jobs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::common::WEIR;
 
 /// A port that is probably free.
-fn free_port() -> String {
+pub(crate) fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
-fn weir(directory: &Path, words: &[&str]) -> Command {
+pub(crate) fn weir(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(WEIR);
     command.args(words).env("XDG_DATA_HOME", directory).env_remove("WEIR_KEY");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -21,7 +21,7 @@ fn weir(directory: &Path, words: &[&str]) -> Command {
 }
 
 /// A program, killed at the end of the test.
-struct Running(Child, BufReader<ChildStdout>);
+pub(crate) struct Running(Child, BufReader<ChildStdout>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -31,14 +31,14 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Running {
+    pub(crate) fn start(mut command: Command) -> Running {
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Running(child, output)
     }
 
     /// The next event of this name.
-    fn event(&mut self, name: &str) -> Value {
+    pub(crate) fn event(&mut self, name: &str) -> Value {
         for line in self.1.by_ref().lines() {
             let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
             assert_ne!(event["event"], "error", "{event}");
@@ -52,7 +52,7 @@ impl Running {
 
 fn server(directory: &Path) -> (Running, String) {
     let (own, port) = (free_port(), free_port());
-    let ttcp = format!("--ttcp={port}");
+    let ttcp = format!("--peer=ttcp={port}");
     let words = ["serve", "-B", "127.0.0.1", "-p", &own, &ttcp, "--json-stream"];
     let mut server = Running::start(weir(directory, &words));
     let listening = server.event("peer_listening");
@@ -62,7 +62,7 @@ fn server(directory: &Path) -> (Running, String) {
     (server, port)
 }
 
-fn json_of(output: &Output) -> Value {
+pub(crate) fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
@@ -87,8 +87,15 @@ fn a_test_is_served_reported_and_stored() {
         let closed = server.event("session_closed");
         assert_eq!(closed["protocol"], "ttcp");
         assert_eq!(closed["report"]["flows"][0]["receiver"]["bytes"], 20_000);
-        let stored = weir(directory.path(), &["runs", "show", "last", "--json"]).output().unwrap();
-        assert_eq!(json_of(&stored)["id"], record["id"]);
+        let stored = |id: &Value| {
+            let words = ["runs", "show", id.as_str().unwrap(), "--json"];
+            json_of(&weir(directory.path(), &words).output().unwrap())
+        };
+        assert_eq!(stored(&record["id"]), record);
+        // The server stores its result as well.
+        let own = stored(&closed["run"]);
+        assert_eq!((&own["peer"], &own["labels"]["served"]), (&json!("ttcp"), &json!("ttcp")));
+        assert_eq!(own["flows"][0]["receiver"]["bytes"], 20_000);
     }
 }
 
@@ -124,7 +131,7 @@ fn refusals_name_the_flag_or_the_option() {
     let error = refused(&["ttcp", "-t", "-s", "-A", "100", "h", "--json"]);
     assert_eq!((&error["field"], &error["given"]), (&json!("-A"), &json!("100")));
     // Refused, since a one-off server would end after the first client of either protocol.
-    let output = weir(directory.path(), &["serve", "-1", "--ttcp"]).output().unwrap();
+    let output = weir(directory.path(), &["serve", "-1", "--peer", "ttcp"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
 

@@ -255,9 +255,13 @@ pub(super) fn intervals(
             let is_last = i + 1 == count.max(shown);
             let counts = pairs.iter().map(|(spec, s, r)| {
                 let (mut sender, receiver) = (counted(*s, i, is_last), counted(*r, i, is_last));
-                // A receiver without any arrival has closed no interval: it counted nothing.
+                // A receiver without any arrival has closed no interval: it counted nothing. That of another tool may have
+                // no intervals.
+                let is_empty = |r: &FlowReport| {
+                    r.receiver.as_ref().is_none_or(|r| r.bytes == 0 && r.packets == 0)
+                };
                 let received_nothing =
-                    r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
+                    r.is_some_and(is_empty) && sender.as_ref().is_some_and(|s| s.packets > 0);
                 let mut receiver = receiver.or(received_nothing.then(IntervalCount::default));
                 if let Some(reported) = peer_reports.and_then(|h| h.count(i, spec.id)) {
                     match spec.connection.direction {

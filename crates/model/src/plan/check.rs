@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::transfers::{MAX_OBJECTS, MAX_VOLUME};
 use super::{
-    Connection, DEFAULT_PORT, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat,
-    IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
+    Connection, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat, IpOptions, MAX_FLOWS,
+    PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::content::Content;
@@ -26,12 +26,13 @@ impl Plan {
         if self.schema != PLAN_SCHEMA {
             return refuse("schema", self.schema.clone(), PLAN_SCHEMA);
         }
-        if self.port == 0 {
+        if self.port == Some(0) {
             return refuse("port", "0".into(), "1 to 65535");
         }
         if self.interval.0 != 0 && !(10_000_000..=3_600_000_000_000).contains(&self.interval.0) {
             return refuse("interval", self.interval.to_string(), "0 (none) or 10ms to 1h");
         }
+        self.check_peer()?;
         if self.omit.0 > 3_600_000_000_000 {
             return refuse("omit", self.omit.to_string(), "0 to 1h");
         }
@@ -172,17 +173,42 @@ impl Plan {
         Ok(())
     }
 
+    /// Checks the transports against the protocol of the server, of which a test has one.
+    fn check_peer(&self) -> Result<(), ModelError> {
+        let transports = self.peer.transports();
+        if transports.is_empty() {
+            return Ok(());
+        }
+        for (index, connection) in self.connections.iter().enumerate() {
+            let refuse = |field: &str, given: String, accepted: String| {
+                let field = format!("connection[{index}].{field}");
+                Err(ModelError::Field { field, given, accepted })
+            };
+            let name = connection.transport.name();
+            if !transports.contains(&name) {
+                let accepted = crate::one_of(transports.iter().map(|name| name.label()));
+                return refuse("transport", format!("{name} with peer {}", self.peer), accepted);
+            }
+            if let Some(host) = &connection.host {
+                let given = format!("{host} with peer {}", self.peer);
+                return refuse("host", given, "absent: one server, the test's".into());
+            }
+            if let Some(port) = connection.port {
+                let given = format!("{port} with peer {}", self.peer);
+                return refuse("port", given, "absent: one server, the test's".into());
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the port of the test's host against the test's port.
     fn check_port(&self, host: &Host) -> Result<(), ModelError> {
-        match host.port {
-            // The default port can't be distinguished from an absent one.
-            Some(port) if port != self.port && self.port != DEFAULT_PORT => {
-                Err(ModelError::Field {
-                    field: "port".into(),
-                    given: format!("{}, while the host says {port}", self.port),
-                    accepted: "one of them".into(),
-                })
-            }
+        match (host.port, self.port) {
+            (Some(port), Some(own)) if port != own => Err(ModelError::Field {
+                field: "port".into(),
+                given: format!("{own}, while the host says {port}"),
+                accepted: "one of them".into(),
+            }),
             _ => Ok(()),
         }
     }

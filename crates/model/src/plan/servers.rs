@@ -43,6 +43,12 @@ impl Server {
 }
 
 impl Plan {
+    /// The server's port.
+    #[must_use]
+    pub fn server_port(&self) -> u16 {
+        self.port.unwrap_or(self.peer.default_port())
+    }
+
     /// Whether any connection names a host or a port of its own.
     #[must_use]
     pub fn names_servers(&self) -> bool {
@@ -105,7 +111,7 @@ impl Plan {
                 accepted: "one of them".into(),
             });
         }
-        let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.port);
+        let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.server_port());
         let port = connection.port.or(own.as_ref().and_then(|own| own.port)).unwrap_or(default);
         let Some(host) = own.or(of_plan) else { return Ok(None) };
         if let (true, Some(port)) = (host.kind() != HostKind::Network, connection.port) {
@@ -134,7 +140,12 @@ impl Plan {
             }
             first += connection.count;
         }
-        Plan { host: Some(server.host.clone()), port: server.port, connections, ..self.clone() }
+        Plan {
+            host: Some(server.host.clone()),
+            port: Some(server.port),
+            connections,
+            ..self.clone()
+        }
     }
 
     /// The stream of each flow that is sent to a group, with the number of the flow.

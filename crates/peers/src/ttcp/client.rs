@@ -9,8 +9,8 @@ use weir_net::udp::SendFault;
 use weir_traffic::session::{self, End, FlowEvent, WorkerConfig, Workers};
 use weir_traffic::{Failure, Stop, StopReason, TrafficError};
 
-use super::{Ended, Settings, codec, family, record, text};
-use crate::{Event, Test};
+use super::{Ended, Settings, codec, record, text};
+use crate::{Event, Test, family};
 
 /// Limit for a connection to be established.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -15,8 +15,8 @@ use weir_model::Refusal;
 use weir_model::content::Content;
 use weir_model::names::Host;
 use weir_model::plan::{
-    Alignment, ConnectionFields, Direction, Family, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4,
-    Plan, Switch, Transport,
+    Alignment, ConnectionFields, Direction, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4, Plan,
+    Switch, Transport,
 };
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
@@ -24,7 +24,7 @@ use weir_model::units::{ByteSize, SendRate, Span};
 use weir_net::socket::AsSocket;
 use weir_traffic::{TrafficError, session};
 
-use crate::{Form, Given, Opt, Protocol, Test};
+use crate::{Command, Form, Given, Opt, Protocol, Test, family};
 
 const fn switch(name: &'static str, flag: char, help: &'static str) -> Opt {
     Opt { name, form: Form::Letter(flag), value: None, help }
@@ -42,74 +42,81 @@ const fn valued(name: &'static str, flag: char, value: &'static str, help: &'sta
 /// Declaration of the protocol.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "ttcp",
-    about: "Run a test against classic ttcp, or as its receiver",
-    details: "Defaults are those of ttcp: 2048 buffers of 8192 bytes, TCP, port 5001.\n\
-              The far end is ttcp, weir ttcp or weir serve --ttcp. Lines in ttcp's format go to stderr. The result covers this end only, since ttcp has no control connection.",
     port: codec::PORT,
     transports: &["tcp", "udp"],
-    options: &[
-        Opt {
-            name: "host",
-            form: Form::Positional,
-            value: Some("HOST"),
-            help: "The receiver, with -t",
-        },
-        switch("transmit", 't', "Transmit to HOST"),
-        switch("receive", 'r', "Receive one test, then exit"),
-        switch(
-            "pattern",
-            's',
-            "Send a pattern, or discard what is received; without it: standard input or output",
-        ),
-        switch("udp", 'u', "Use UDP instead of TCP"),
-        valued(
-            "length",
-            'l',
-            "BYTES",
-            "Bytes of each buffer: 1 to 16777216; UDP: 5 to 65507 [default: 8192]",
-        ),
-        valued("buffers", 'n', "N", "Number of buffers to transmit [default: 2048]"),
-        valued("port", 'p', "PORT", "Port to send to or listen on [default: 5001]"),
-        valued("window", 'b', "BYTES", "Size of the socket buffer [default: the system's]"),
-        switch("no-delay", 'D', "Do not buffer TCP writes (TCP_NODELAY)"),
-        valued(
-            "format",
-            'f',
-            "UNIT",
-            "Unit of the rate: k, m, g (bits), K, M, G (bytes) [default: K]",
-        ),
-        switch("verbose", 'v', "Print the CPU time as well"),
-        valued(
-            "align",
-            'A',
-            "BYTES",
-            "Alignment of the buffers in memory: a power of two up to 65536 [default: 16384]",
-        ),
-        valued(
-            "offset",
-            'O',
-            "BYTES",
-            "Start the buffers this far behind the alignment; less than -A [default: 0]",
-        ),
-        switch("full-blocks", 'B', "Write to standard output in blocks of -l bytes, with -r"),
-        switch("touch", 'T', "Read each received byte, with -r"),
-        switch("debug", 'd', "Set SO_DEBUG on the socket (Linux: requires CAP_NET_ADMIN)"),
-        long(
-            "half-close",
-            "Close the sending direction after the data and wait until the receiver has closed too: the time then includes \
+    command: Some(Command {
+        about: "Run a test against classic ttcp, or as its receiver",
+        details: "Defaults are those of ttcp: 2048 buffers of 8192 bytes, TCP, port 5001.\n\
+              The far end is ttcp, weir ttcp or weir serve --peer ttcp. Lines in ttcp's format go to stderr. The result covers this end only, since ttcp has no control connection.",
+        options: &[
+            Opt {
+                name: "host",
+                form: Form::Positional,
+                value: Some("HOST"),
+                help: "The receiver, with -t",
+            },
+            switch("transmit", 't', "Transmit to HOST"),
+            switch("receive", 'r', "Receive one test, then exit"),
+            switch(
+                "pattern",
+                's',
+                "Send a pattern, or discard what is received; without it: standard input or output",
+            ),
+            switch("udp", 'u', "Use UDP instead of TCP"),
+            valued(
+                "length",
+                'l',
+                "BYTES",
+                "Bytes of each buffer: 1 to 16777216; UDP: 5 to 65507 [default: 8192]",
+            ),
+            valued("buffers", 'n', "N", "Number of buffers to transmit [default: 2048]"),
+            valued("port", 'p', "PORT", "Port to send to or listen on [default: 5001]"),
+            valued("window", 'b', "BYTES", "Size of the socket buffer [default: the system's]"),
+            switch("no-delay", 'D', "Do not buffer TCP writes (TCP_NODELAY)"),
+            valued(
+                "format",
+                'f',
+                "UNIT",
+                "Unit of the rate: k, m, g (bits), K, M, G (bytes) [default: K]",
+            ),
+            switch("verbose", 'v', "Print the CPU time as well"),
+            valued(
+                "align",
+                'A',
+                "BYTES",
+                "Alignment of the buffers in memory: a power of two up to 65536 [default: 16384]",
+            ),
+            valued(
+                "offset",
+                'O',
+                "BYTES",
+                "Start the buffers this far behind the alignment; less than -A [default: 0]",
+            ),
+            switch("full-blocks", 'B', "Write to standard output in blocks of -l bytes, with -r"),
+            switch("touch", 'T', "Read each received byte, with -r"),
+            switch("debug", 'd', "Set SO_DEBUG on the socket (Linux: requires CAP_NET_ADMIN)"),
+            long(
+                "half-close",
+                "Close the sending direction after the data and wait until the receiver has closed too: the time then includes \
              the delivery. With -t, over TCP",
-        ),
-        Opt {
-            name: "delayed-ack",
-            form: Form::Long,
-            value: Some("SWITCH"),
-            help: "Whether the receiver delays acknowledgements: on or off (TCP_QUICKACK), with -r, over TCP [default: the system's]",
-        },
-        long("tcp-info", "Print the TCP information of the connection at the end; also with -v"),
-        long("cisco", "Print the figures as Cisco IOS does: with sleeps, without CPU time"),
-    ],
-    command: |given| Settings::parse(given).map(|settings| settings.test()),
+            ),
+            Opt {
+                name: "delayed-ack",
+                form: Form::Long,
+                value: Some("SWITCH"),
+                help: "Whether the receiver delays acknowledgements: on or off (TCP_QUICKACK), with -r, over TCP [default: the system's]",
+            },
+            long(
+                "tcp-info",
+                "Print the TCP information of the connection at the end; also with -v",
+            ),
+            long("cisco", "Print the figures as Cisco IOS does: with sleeps, without CPU time"),
+        ],
+        make: |given| Settings::parse(given).map(|settings| settings.test()),
+    }),
+    client: None,
     serve: Some(server::open),
+    guests: None,
 };
 
 /// The options of the command, checked.
@@ -253,7 +260,7 @@ impl Settings {
             delayed_ack: self.delayed_ack,
             ..fields(self.udp)
         };
-        Plan { host: self.host.clone(), port: self.port, ..plan(fields) }
+        Plan { host: self.host.clone(), port: Some(self.port), ..plan(fields) }
     }
 
     fn test(self) -> Box<dyn Test> {
@@ -292,11 +299,12 @@ fn set_debug(settings: &Settings, socket: &impl AsSocket) -> Result<(), TrafficE
 }
 
 fn plan(fields: ConnectionFields) -> Plan {
-    Plan { port: codec::PORT, latency: false, connections: vec![fields.into()], ..Plan::default() }
-}
-
-fn family(peer: SocketAddr) -> Family {
-    if peer.ip().to_canonical().is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
+    Plan {
+        port: Some(codec::PORT),
+        latency: false,
+        connections: vec![fields.into()],
+        ..Plan::default()
+    }
 }
 
 /// How a test ended.
@@ -358,7 +366,7 @@ mod tests {
                 Form::Long => word.strip_prefix("--") == Some(opt.name),
                 Form::Positional => !word.starts_with('-'),
             };
-            let opt = PROTOCOL.options.iter().find(is_meant).unwrap();
+            let opt = PROTOCOL.command.unwrap().options.iter().find(is_meant).unwrap();
             let value = match (opt.form, opt.value) {
                 (Form::Positional, _) => word,
                 (_, Some(_)) => words.next().unwrap(),
@@ -366,7 +374,8 @@ mod tests {
             };
             given.push((opt.name.to_owned(), value.to_owned()));
         }
-        Given::new(given, PROTOCOL.options).and_then(|given| Settings::parse(&given))
+        Given::new(given, PROTOCOL.command.unwrap().options)
+            .and_then(|given| Settings::parse(&given))
     }
 
     #[test]

@@ -27,8 +27,8 @@ use weir_traffic::session::{self, Arrival, End, FlowEvent, WorkerConfig, Workers
 use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
 
 use super::codec::{self, Candidates, EndMarker};
-use super::{Ended, Settings, family, fields, plan, record, text};
-use crate::{Event, ServeConfig, Server, Test};
+use super::{Ended, Settings, fields, plan, record, text};
+use crate::{Event, ServeConfig, Server, Test, family};
 
 /// Silence after a marker that ends a test. Data reordered behind the marker still counts.
 const QUIET_NS: u64 = 500_000_000;
@@ -662,7 +662,7 @@ impl Server for Many {
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
         let Many { listening, workers, bounds } = *self;
-        let most = bounds.sessions;
+        let (most, plans) = (bounds.sessions, listening.plans.clone());
         let mut on_event = |event: SessionEvent| {
             observe(match event {
                 SessionEvent::Opened { session, peer } => {
@@ -672,12 +672,21 @@ impl Server for Many {
                     peer: peer.into(),
                     reason: format!("{most} sessions are open"),
                 },
-                SessionEvent::Closed(session) => ServerEvent::SessionClosed {
-                    session: session.session,
-                    peer: session.peer.into(),
-                    reason: session.ended.reason,
-                    report: Some(Box::new(session.report)),
-                },
+                SessionEvent::Closed(session) => {
+                    let Finished { session, peer, spec, intervals, report, ended } = *session;
+                    let reason = ended.reason.clone();
+                    let plan = &plans[usize::from(spec.connection.transport.datagrams())];
+                    let host = Some(peer.ip().to_canonical().to_string());
+                    let plan = Plan { host, ..plan.clone() };
+                    let record = record(plan, spec, peer, report.clone(), intervals, ended);
+                    ServerEvent::SessionClosed {
+                        session,
+                        peer: peer.into(),
+                        reason,
+                        report: Some(Box::new(report)),
+                        record: Some(Box::new(record)),
+                    }
+                }
             });
             true
         };

@@ -2,4 +2,6 @@
 // A failing helper is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+mod iperf3;
 mod ttcp;

@@ -3,21 +3,19 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
-use weir_peers::{Event, Given, Protocol, ServeConfig};
+use weir_peers::{Event, Given, Protocol};
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{Failure, Limits, ServerEvent, Stop, StopReason, TrafficError};
 
-/// Time limit of a broken run; a good run takes a fraction of it.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::common::{LIMIT, Program, Serving};
 
 fn protocol() -> &'static Protocol {
     Protocol::find("ttcp").unwrap()
@@ -26,8 +24,8 @@ fn protocol() -> &'static Protocol {
 /// Runs the command with these options; its lines and its result.
 fn run(options: &[(&str, &str)], stop: &Stop) -> (Vec<String>, Result<Record, Failure>) {
     let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-    let given = Given::new(options, protocol().options).unwrap();
-    let test = (protocol().command)(&given).unwrap();
+    let given = Given::new(options, protocol().command.unwrap().options).unwrap();
+    let test = (protocol().command.unwrap().make)(&given).unwrap();
     let mut lines = vec![];
     let result =
         test.run(&WorkerConfig::default(), stop, &mut |Event::Line(line)| lines.push(line));
@@ -117,62 +115,18 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A server on a port of its own.
-struct Serving {
-    address: SocketAddr,
-    stop: Stop,
-    events: Receiver<ServerEvent>,
-    thread: Option<JoinHandle<Result<(), TrafficError>>>,
+fn serve(limits: Limits) -> Serving {
+    Serving::start("ttcp", "127.0.0.1", limits)
 }
 
-impl Serving {
-    fn start(limits: Limits) -> Serving {
-        let config = ServeConfig {
-            bind: vec!["127.0.0.1".parse().unwrap()],
-            port: 0,
-            limits,
-            workers: WorkerConfig::default(),
-        };
-        let server = protocol().serve.unwrap()(&config).unwrap();
-        let (stop, (sender, events)) = (Stop::new(), channel());
-        let (address, own) = (server.addresses()[0], stop.clone());
-        let thread =
-            std::thread::spawn(move || server.run(&own, &mut |event| drop(sender.send(event))));
-        Serving { address, stop, events, thread: Some(thread) }
-    }
-
-    fn port(&self) -> String {
-        self.address.port().to_string()
-    }
-
-    /// The next session that ends: its peer, the reason and its report.
-    fn closed(&self) -> (SocketAddr, String, EndReport) {
-        loop {
-            if let ServerEvent::SessionClosed { peer, reason, report, .. } =
-                self.events.recv_timeout(LIMIT).unwrap()
-            {
-                return (peer.ip().unwrap(), reason, *report.unwrap());
-            }
+/// The next session that ends: its peer, the reason and its report.
+fn closed(server: &Serving) -> (SocketAddr, String, EndReport) {
+    loop {
+        if let ServerEvent::SessionClosed { peer, reason, report, .. } =
+            server.events.recv_timeout(LIMIT).unwrap()
+        {
+            return (peer.ip().unwrap(), reason, *report.unwrap());
         }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.stop.request(StopReason::Terminated);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap().unwrap();
-        }
-    }
-}
-
-/// A program that is killed when the test ends.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -197,7 +151,7 @@ fn received(report: &EndReport) -> (u64, u64) {
 
 #[test]
 fn a_server_that_stops_opens_no_session_for_senders_that_go_on() {
-    let server = Serving::start(Limits::default());
+    let server = serve(Limits::default());
     let (address, is_over) = (server.address, Arc::new(AtomicBool::new(false)));
     let senders: Vec<JoinHandle<()>> = (0..6)
         .map(|_| {
@@ -228,7 +182,7 @@ fn a_server_that_stops_opens_no_session_for_senders_that_go_on() {
 
 #[test]
 fn a_stream_and_datagrams_between_both_ends() {
-    let server = Serving::start(Limits::default());
+    let server = serve(Limits::default());
     for (transport, buffers, length) in [("tcp", 400, 8192), ("udp", 50, 1000)] {
         let (port, size, count) = (server.port(), length.to_string(), buffers.to_string());
         let options = transmit(transport, &port, &[("buffers", &count), ("length", &size)]);
@@ -244,7 +198,7 @@ fn a_stream_and_datagrams_between_both_ends() {
         assert!(codes.contains(&"one-sided") && !codes.contains(&"end-lost"), "{codes:?}");
         let bytes = format!("{} bytes", buffers * length);
         assert!(lines.iter().any(|l| l.contains(&bytes)), "{lines:?}");
-        let (_, reason, report) = server.closed();
+        let (_, reason, report) = closed(&server);
         assert_eq!(received(&report).0, buffers * length, "{transport}: {reason}");
         let receiver = report.flows[0].receiver.as_ref().unwrap();
         if transport == "tcp" {
@@ -265,7 +219,7 @@ fn a_stream_and_datagrams_between_both_ends() {
 
 #[test]
 fn clients_at_the_same_time_are_sessions_of_their_own() {
-    let server = Serving::start(Limits::default());
+    let server = serve(Limits::default());
     let port = server.port();
     std::thread::scope(|scope| {
         for (i, transport) in ["udp", "tcp", "udp", "udp", "tcp"].into_iter().enumerate() {
@@ -276,7 +230,7 @@ fn clients_at_the_same_time_are_sessions_of_their_own() {
             });
         }
     });
-    let mut bytes: Vec<u64> = (0..5).map(|_| received(&server.closed().2).0).collect();
+    let mut bytes: Vec<u64> = (0..5).map(|_| received(&closed(&server).2).0).collect();
     bytes.sort_unstable();
     assert_eq!(bytes, [5000, 10_000, 15_000, 20_000, 25_000]);
 }
@@ -337,7 +291,7 @@ fn nuttcp_transmits_to_our_receiver() {
 
 #[test]
 fn markers_open_no_session_and_nothing_is_answered() {
-    let server = Serving::start(Limits { sessions: 2, ..Limits::default() });
+    let server = serve(Limits { sessions: 2, ..Limits::default() });
     let sockets: Vec<UdpSocket> = (0..20)
         .map(|_| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -355,7 +309,7 @@ fn markers_open_no_session_and_nothing_is_answered() {
     for socket in &sockets[..4] {
         socket.send(&[0; 4]).unwrap();
     }
-    let peers: Vec<SocketAddr> = (0..2).map(|_| server.closed().0).collect();
+    let peers: Vec<SocketAddr> = (0..2).map(|_| closed(&server).0).collect();
     let own = |i: usize| sockets[i].local_addr().unwrap();
     assert!(peers.contains(&own(0)) && peers.contains(&own(1)), "{peers:?}");
     for socket in &sockets {
@@ -366,19 +320,19 @@ fn markers_open_no_session_and_nothing_is_answered() {
     // Both session slots are free again.
     sockets[5].send(&[7; 100]).unwrap();
     sockets[5].send(&[0; 4]).unwrap();
-    let (peer, _, report) = server.closed();
+    let (peer, _, report) = closed(&server);
     assert_eq!((peer, received(&report)), (own(5), (100, 1)));
 }
 
 #[test]
 fn a_silent_session_ends_with_what_it_counted() {
-    let server = Serving::start(Limits { silence_seconds: 1, ..Limits::default() });
+    let server = serve(Limits { silence_seconds: 1, ..Limits::default() });
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
     socket.send(&[7; 100]).unwrap();
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.write_all(&[7; 1000]).unwrap();
-    let mut bytes = [received(&server.closed().2).0, received(&server.closed().2).0];
+    let mut bytes = [received(&closed(&server).2).0, received(&closed(&server).2).0];
     bytes.sort_unstable();
     assert_eq!(bytes, [100, 1000]);
 }
@@ -386,7 +340,7 @@ fn a_silent_session_ends_with_what_it_counted() {
 /// A datagram sender gets no answer, so that it may go on after the end of its session.
 #[test]
 fn a_source_that_sends_on_after_the_time_limit_gets_no_other_session() {
-    let server = Serving::start(Limits { session_seconds: 1, ..Limits::default() });
+    let server = serve(Limits { session_seconds: 1, ..Limits::default() });
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
     let pace = Duration::from_millis(10);
@@ -435,14 +389,14 @@ fn stamping() -> weir_net::udp::UdpSocket {
 #[test]
 fn a_burst_read_before_its_session_opens_has_its_own_times() {
     let _stamping = stamping();
-    let server = Serving::start(Limits::default());
+    let server = serve(Limits::default());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
     for _ in 0..3 {
         socket.send(&[7; 100]).unwrap();
     }
     socket.send(&[0; 4]).unwrap();
-    let (_, _, report) = server.closed();
+    let (_, _, report) = closed(&server);
     let receiver = report.flows[0].receiver.as_ref().unwrap();
     assert_eq!((receiver.packets, receiver.user_timed_messages), (3, Some(0)));
     assert!(receiver.io_calls.unwrap() > 0, "{receiver:?}");
@@ -451,7 +405,7 @@ fn a_burst_read_before_its_session_opens_has_its_own_times() {
 /// The source of a datagram may be forged.
 #[test]
 fn datagrams_keep_no_connection_out() {
-    let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
+    let server = serve(Limits { sessions: 1, ..Limits::default() });
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(&[7; 100], server.address).unwrap();
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
@@ -459,19 +413,19 @@ fn datagrams_keep_no_connection_out() {
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
     drop(stream);
     // The session of datagrams ends by its own silence, far below the limit for a stream.
-    let peers = [server.closed().0, server.closed().0];
+    let peers = [closed(&server).0, closed(&server).0];
     assert!(peers.contains(&socket.local_addr().unwrap()), "{peers:?}");
 }
 
 #[test]
 fn a_connection_over_the_limit_is_refused() {
-    let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
+    let server = serve(Limits { sessions: 1, ..Limits::default() });
     let first = TcpStream::connect(server.address).unwrap();
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
     let _second = TcpStream::connect(server.address).unwrap();
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::Refused { .. })));
     drop(first);
-    assert_eq!(received(&server.closed().2), (0, 0));
+    assert_eq!(received(&closed(&server).2), (0, 0));
 }
 
 #[test]
@@ -481,12 +435,12 @@ fn a_stopped_receiver_reports_the_stop_and_its_counts() {
     let failure = receiver.end().1.unwrap_err();
     assert!(matches!(failure.error, TrafficError::Stopped(_, 130)) && failure.partial.is_none());
 
-    let server = Serving::start(Limits::default());
+    let server = serve(Limits::default());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(&[7; 100], server.address).unwrap();
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
     server.stop.request(StopReason::Interrupted);
-    assert_eq!(received(&server.closed().2), (100, 1));
+    assert_eq!(received(&closed(&server).2), (100, 1));
 }
 
 #[test]

@@ -70,7 +70,9 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             format!("{} by ICMP echo", plan.host.as_deref().unwrap_or("the host"))
         }
         [one] => format!("{}, port {}", one.host, one.port),
-        [] => format!("{}, port {}", plan.host.as_deref().unwrap_or("the peer"), plan.port),
+        [] => {
+            format!("{}, port {}", plan.host.as_deref().unwrap_or("the peer"), plan.server_port())
+        }
     };
     let version = clean(&start.version);
     line(options.style.bold(&format!("weir {version}: test with {}", clean(&with))));

@@ -141,6 +141,15 @@ impl Commands {
         Answer(receiver)
     }
 
+    /// Refuses each request, as long as it is polled.
+    pub async fn refuse(&self, reason: &str) {
+        let mut asked = self.take();
+        while let Some((_, reply)) = asked.recv().await {
+            let _ = reply.send(Reply::error(reason));
+        }
+        std::future::pending().await
+    }
+
     /// Another sender of requests.
     pub(super) fn sender(&self) -> mpsc::UnboundedSender<PendingRequest> {
         self.requests.clone()

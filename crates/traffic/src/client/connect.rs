@@ -59,7 +59,7 @@ pub(crate) async fn resolve_elsewhere(
     plan: &Plan,
 ) -> Result<Vec<SocketAddr>, TrafficError> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    let (host, port, family) = (name.to_owned(), plan.port, plan.wanted_family());
+    let (host, port, family) = (name.to_owned(), plan.server_port(), plan.wanted_family());
     std::thread::Builder::new()
         .name("weir-resolve".into())
         .spawn(move || drop(sender.send(resolve(&host, port, family))))
@@ -75,14 +75,6 @@ pub(crate) async fn resolve_elsewhere(
         return Err(TrafficError::Resolve { host: name.into(), reason });
     }
     Ok(found)
-}
-
-/// The tool whose servers listen on this port by default.
-fn tool_at(address: Address) -> Option<&'static str> {
-    let Address::Ip(address) = address else { return None };
-    [("iperf3", 5201), ("iperf", 5001), ("nuttcp", 5000), ("netperf", 12865)]
-        .into_iter()
-        .find_map(|(tool, port)| (address.port() == port).then_some(tool))
 }
 
 /// A control connection that cannot be used any more.
@@ -273,12 +265,7 @@ pub(crate) async fn greet(
         Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
         Err(_) => {
             let seconds = timeout.as_secs_f64();
-            return Err(lost(match tool_at(address) {
-                Some(tool) => format!(
-                    "no hello within {seconds} s: this is the port of {tool}, and Weir's client needs `weir serve` at the far end"
-                ),
-                None => format!("no hello within {seconds} s: is that a Weir server?"),
-            }));
+            return Err(lost(format!("no hello within {seconds} s: is that a Weir server?")));
         }
     };
     match answer {

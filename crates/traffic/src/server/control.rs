@@ -399,6 +399,7 @@ impl Task<'_> {
             peer: self.peer,
             reason,
             report,
+            record: None,
         });
         true
     }

@@ -11,12 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
+use tokio::sync::mpsc;
 use weir_net::clock::Clock;
 use weir_net::poll::{Events, Interest, Poller, Waker};
 use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
 use weir_stats::{ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, claimed_session};
 
+use super::Stranger;
 use super::session::Session;
 use crate::TrafficError;
 use crate::engine::{Engine, lock};
@@ -64,6 +66,7 @@ impl Front {
         addresses: &[SocketAddr],
         registry: Registry,
         engine: Arc<Engine>,
+        strangers: Option<mpsc::Sender<Stranger>>,
     ) -> Result<Front, TrafficError> {
         let failed = |e| TrafficError::system("starting the UDP front", e);
         let poller = Poller::new().map_err(failed)?;
@@ -95,6 +98,7 @@ impl Front {
                 Loop {
                     registry,
                     engine,
+                    strangers,
                     sockets,
                     frames: HashMap::new(),
                     next,
@@ -143,6 +147,8 @@ impl Drop for Front {
 struct Loop {
     registry: Registry,
     engine: Arc<Engine>,
+    /// Takes short datagrams of the shared port.
+    strangers: Option<mpsc::Sender<Stranger>>,
     sockets: HashMap<u64, (UdpSocket, Role)>,
     frames: HashMap<u64, Awaited>,
     next: u64,
@@ -248,7 +254,15 @@ impl Loop {
                 Err(_) => continue,
             };
             for message in batch.messages() {
-                let Ok(bytes) = <[u8; LEN]>::try_from(message.data) else { continue };
+                let Ok(bytes) = <[u8; LEN]>::try_from(message.data) else {
+                    if let (Some(strangers), Role::Shared { .. }, Ok(bytes)) =
+                        (&self.strangers, role, message.data.try_into())
+                    {
+                        let from = message.from;
+                        let _ = strangers.try_send(Stranger::Datagram { from, bytes });
+                    }
+                    continue;
+                };
                 match role {
                     Role::Probes { session } => {
                         let Some(session) = session.upgrade() else { continue };

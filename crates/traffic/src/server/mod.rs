@@ -121,6 +121,8 @@ pub struct ServerConfig {
     pub spin: Option<Duration>,
     /// The clock; a test may inject one.
     pub clock: Clock,
+    /// Takes what reaches the port from clients of other tools; absent: it is dropped. What does not fit is dropped too.
+    pub strangers: Option<mpsc::Sender<Stranger>>,
 }
 
 impl Default for ServerConfig {
@@ -140,8 +142,30 @@ impl Default for ServerConfig {
             scheduling: Scheduling::Auto,
             spin: None,
             clock: Clock::System,
+            strangers: None,
         }
     }
+}
+
+/// What reached the server's port and is not Weir's.
+#[derive(Debug)]
+pub enum Stranger {
+    /// A connection.
+    Stream {
+        /// It.
+        stream: weir_net::tcp::TcpStream,
+        /// Its other end.
+        peer: SocketAddr,
+        /// The bytes that were read: at least one.
+        begun: Vec<u8>,
+    },
+    /// A datagram of 4 bytes: none of Weir's is as short.
+    Datagram {
+        /// Its source.
+        from: SocketAddr,
+        /// It.
+        bytes: [u8; 4],
+    },
 }
 
 /// Events of a server.
@@ -173,6 +197,8 @@ pub enum ServerEvent {
         reason: String,
         /// This end's report.
         report: Option<Box<weir_model::report::EndReport>>,
+        /// The record, where this end has all of it: of a client of another tool, which stores none.
+        record: Option<Box<weir_model::record::Record>>,
     },
     /// A client was refused.
     Refused {
@@ -266,7 +292,8 @@ fn open_port(
     loop {
         left -= 1;
         let opened = listen(&config.bind, config.port).and_then(|(listeners, bound)| {
-            let front = Front::start(&bound, registry.clone(), engine.clone())?;
+            let strangers = config.strangers.clone();
+            let front = Front::start(&bound, registry.clone(), engine.clone(), strangers)?;
             Ok((listeners, bound, front))
         });
         match opened {
@@ -293,7 +320,7 @@ async fn run(
     )?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
     let (listeners, bound, front) = match &config.unix {
-        Some(_) => (vec![], vec![], Front::start(&[], registry.clone(), engine.clone())?),
+        Some(_) => (vec![], vec![], Front::start(&[], registry.clone(), engine.clone(), None)?),
         None => open_port(&config, &registry, &engine)?,
     };
     let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
@@ -420,9 +447,12 @@ async fn connection(
 ) {
     let limit = Duration::from_secs(shared.config.limits.hello_seconds);
     let deadline = tokio::time::Instant::now() + limit;
-    let Ok(Some(preface)) = tokio::time::timeout_at(deadline, read_preface(&mut stream)).await
-    else {
+    let Ok(read) = tokio::time::timeout_at(deadline, read_greeting(&mut stream)).await else {
         return;
+    };
+    let preface = match read {
+        Ok(preface) => preface,
+        Err(begun) => return give_away(&shared, stream, peer, begun),
     };
     match preface {
         Preface::Control { mode } => {
@@ -467,22 +497,38 @@ async fn connection(
     }
 }
 
+/// Gives a connection that is not Weir's to the one who takes them.
+fn give_away(shared: &Shared, stream: TcpStream, peer: Address, begun: Vec<u8>) {
+    if let (Some(strangers), Some(peer), false) =
+        (&shared.config.strangers, peer.ip(), begun.is_empty())
+        && let Ok(stream) = stream.into_std()
+    {
+        let _ = strangers.try_send(Stranger::Stream { stream: stream.into(), peer, begun });
+    }
+}
+
 /// Reads exactly the preface and no byte after it. `None`: not Weir's, or closed.
 pub(crate) async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
+    read_greeting(stream).await.ok()
+}
+
+/// The same; the error is what was read of a connection that is not Weir's, nothing of one that was closed.
+async fn read_greeting(stream: &mut TcpStream) -> Result<Preface, Vec<u8>> {
     let mut bytes = [0; DATA_LEN];
     let mut have = 0;
     let mut need = CONTROL_LEN;
     loop {
-        let n = stream.read(&mut bytes[have..need]).await.ok()?;
+        let n = stream.read(&mut bytes[have..need]).await.map_err(|_| vec![])?;
         if n == 0 {
-            return None;
+            return Err(vec![]);
         }
         have += n;
         match Preface::decode(&bytes[..have]) {
             Preface::NeedMore if have == CONTROL_LEN => need = DATA_LEN,
             Preface::NeedMore => {}
-            Preface::Foreign | Preface::OtherVersion(_) => return None,
-            known => return Some(known),
+            Preface::Foreign => return Err(bytes[..have].to_vec()),
+            Preface::OtherVersion(_) => return Err(vec![]),
+            known => return Ok(known),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Proxy {
     }
 
     pub(crate) fn client(&self, connections: Vec<Connection>) -> ClientConfig {
-        let plan = weir_model::plan::Plan { port: self.address.port(), ..plan(connections) };
+        let plan = weir_model::plan::Plan { port: Some(self.address.port()), ..plan(connections) };
         ClientConfig::new(plan, "127.0.0.2")
     }
 }
@@ -214,7 +214,7 @@ fn paths_that_cannot_be_used_are_refused_before_anything_is_sent() {
         packet_log: packet_log.map(Into::into),
         control_socket: control_socket.map(Into::into),
         ..ClientConfig::new(
-            weir_model::plan::Plan { port: 1, ..plan(vec![Connection::default()]) },
+            weir_model::plan::Plan { port: Some(1), ..plan(vec![Connection::default()]) },
             "127.0.0.1",
         )
     };
@@ -251,7 +251,7 @@ fn a_stop_is_handled_at_every_step_before_the_first_packet() {
                 rest(&mut stream)
             });
             let mut plan = plan(vec![Connection::default()]);
-            plan.port = port;
+            plan.port = Some(port);
             let failure = run(ClientConfig::new(plan, "127.0.0.1"), stop, &mut |_| {}).unwrap_err();
             assert_eq!(failure.error.exit_code(), code, "{failure}");
             assert!(failure.partial.is_none());
@@ -332,7 +332,7 @@ fn hostile_answers_of_a_server_are_rejected() {
         });
         let mut plan =
             plan(vec![Connection { transport: Transport::udp(), ..Connection::default() }]);
-        plan.port = port;
+        plan.port = Some(port);
         let failure =
             run(ClientConfig::new(plan, "127.0.0.1"), Stop::new(), &mut |_| {}).unwrap_err();
         assert_eq!(failure.error.exit_code(), 3, "{failure}");

@@ -619,7 +619,7 @@ fn dripped(
     dripping(server.address, "report", pieces, most);
     let tcp = Connection { bytes: Some(ByteSize(100_000)), ..Connection::default() };
     let mut p = plan(vec![tcp]);
-    p.port = server.address.port();
+    p.port = Some(server.address.port());
     p.latency = false;
     let config = ClientConfig { report, ..ClientConfig::new(p, "127.0.0.2") };
     run(config, Stop::new(), &mut |_| {})
@@ -660,7 +660,7 @@ fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
         ..Connection::default()
     };
     let mut p = plan(vec![tcp]);
-    p.port = server.address.port();
+    p.port = Some(server.address.port());
     p.latency = false;
     // The server's reports of intervals stop, and the client sends a keepalive every 2 s.
     let silence = Duration::from_millis(700);

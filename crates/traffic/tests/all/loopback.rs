@@ -46,7 +46,7 @@ impl Server {
     }
 
     fn config(&self, plan: Plan) -> ClientConfig {
-        let plan = Plan { port: self.address.port(), ..plan };
+        let plan = Plan { port: Some(self.address.port()), ..plan };
         plan.check().unwrap();
         ClientConfig::new(plan, "127.0.0.1")
     }
@@ -475,7 +475,7 @@ fn a_server_that_goes_away_leaves_a_partial_record() {
 #[test]
 fn a_missing_server_is_named() {
     let config = ClientConfig::new(
-        Plan { port: 1, connections: vec![Connection::default()], ..Plan::default() },
+        Plan { port: Some(1), connections: vec![Connection::default()], ..Plan::default() },
         "127.0.0.1",
     );
     let e = run(config, Stop::new(), &mut |_| {}).unwrap_err();

@@ -32,8 +32,13 @@ fn measure(data_ports: DataPorts) -> Record {
     };
     let reverse = Connection { direction: Direction::Reverse, ..forward.clone() };
     let connections = vec![forward, reverse];
-    let plan =
-        Plan { connections, port, data_ports, interval: Span(100_000_000), ..Plan::default() };
+    let plan = Plan {
+        connections,
+        port: Some(port),
+        data_ports,
+        interval: Span(100_000_000),
+        ..Plan::default()
+    };
     let record = run(ClientConfig::new(plan, "127.0.0.1"), Stop::new(), &mut |_| {});
     stop.request(StopReason::Terminated);
     server.join().unwrap().unwrap();

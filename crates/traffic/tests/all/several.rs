@@ -39,7 +39,7 @@ fn at(port: u16, connection: Connection) -> Connection {
 /// A test of `plan` with the server at `127.0.0.1`, port `a`, unless a connection names another.
 fn config(a: u16, connections: Vec<Connection>) -> ClientConfig {
     let seed = Seed(7);
-    ClientConfig::new(Plan { port: a, seed, ..plan(connections) }, "127.0.0.1")
+    ClientConfig::new(Plan { port: Some(a), seed, ..plan(connections) }, "127.0.0.1")
 }
 
 fn label(server: &Server) -> String {

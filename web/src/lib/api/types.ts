@@ -6373,6 +6373,15 @@ export interface components {
          */
         PcapExpression: string;
         /**
+         * @description Protocol of the server.
+         *
+         *     - `weir`: Weir's own.
+         *     - `auto`: Weir's own, or that of the tool that answers.
+         *     - `iperf3`: That of iperf3.
+         * @enum {string}
+         */
+        PeerName: "weir" | "auto" | "iperf3";
+        /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50
          */
@@ -6488,11 +6497,15 @@ export interface components {
              */
             omit: components["schemas"]["Span"];
             /**
-             * Format: uint16
-             * @description Its port.
-             * @default 9347
+             * Protocol of the server
+             * @description Protocol of the server: Weir's, or that of another tool, whose servers carry only a part of a plan.
              */
-            port: number;
+            peer?: components["schemas"]["PeerName"];
+            /**
+             * Format: uint16
+             * @description Its port, 1 to 65535. Absent: the usual one of its protocol, 9347 for Weir's.
+             */
+            port?: number | null;
             /**
              * @description `weir.plan/1`.
              * @constant
@@ -7495,7 +7508,6 @@ export interface components {
              *       "interval": "1s",
              *       "latency": true,
              *       "omit": "0s",
-             *       "port": 9347,
              *       "schema": "weir.plan/1",
              *       "seed": "0x0"
              *     }

@@ -262,7 +262,7 @@ fn scenario(
     };
     let planned = test_plan::plan(&test, file, Seed(0))?;
     let host = planned.host.unwrap_or_default();
-    let port = Some(planned.plan.port);
+    let port = planned.plan.port;
     let plan = Plan { host: None, ..planned.plan };
     let plan = serde_json::to_value(plan).map_err(|e| CliError::Internal(e.to_string()))?;
     let mut hosts = BTreeMap::new();

@@ -238,7 +238,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         max_frame_flows: limits.max_frame_flows,
         idle_timeout: limits.idle_timeout,
         speed_test: args.speed.job(),
-        peers: args.peers.0.clone(),
+        peers: args.peers.ports(),
     }
 }
 
@@ -355,11 +355,20 @@ mod tests {
                 .map(|line| job(&line.args).peers.into_iter().collect::<Vec<_>>())
         };
         assert_eq!(peers("").unwrap(), []);
-        assert_eq!(peers("--ttcp").unwrap(), [("ttcp".to_owned(), 5001)]);
-        assert_eq!(peers("--ttcp=7").unwrap(), [("ttcp".to_owned(), 7)]);
-        for refused in
-            ["--ttcp=0", "--ttcp=x", "--ttcp -1", "--ttcp --idle-timeout 1", "--ttcp unix:/s"]
-        {
+        assert_eq!(peers("--peers ttcp").unwrap(), [("ttcp".to_owned(), 5001)]);
+        assert_eq!(peers("--peer ttcp=7").unwrap(), [("ttcp".to_owned(), 7)]);
+        let both = [("iperf3".to_owned(), 5201), ("ttcp".to_owned(), 7)];
+        assert_eq!(peers("--peers all --peer ttcp=7").unwrap(), both);
+        assert_eq!(peers("--peer ttcp=7 --peer iperf3").unwrap(), both);
+        for refused in [
+            "--peer ttcp=0",
+            "--peer ttcp=x",
+            "--peer tcp",
+            "--peers ttcp=7",
+            "--peers ttcp -1",
+            "--peer ttcp --idle-timeout 1",
+            "--peers all unix:/s",
+        ] {
             assert!(peers(refused).is_err(), "{refused}");
         }
     }

@@ -118,6 +118,7 @@ mod tests {
             peer: "192.0.2.1".into(),
             reason: "done".into(),
             report: Some(Box::new(report)),
+            run: None,
             protocol: None,
         };
         let mut sums = SessionSums::default();

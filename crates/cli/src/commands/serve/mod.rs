@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     let in_background = args.general.in_background;
     let (key, warnings) = args.key.resolve()?;
     let job = args::job(args);
-    let config = args::config(&job, key)?;
+    let mut config = args::config(&job, key)?;
     if !in_background {
         warnings.iter().for_each(|w| warn("key-exposed", w));
     }
@@ -48,13 +48,13 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     let stop = Stop::new();
     signals::listen(&stop)?;
     let speed = speed::start(job.speed_test.as_ref())?;
-    let peers = peers::open(&job, &config)?;
-    let mut head: Vec<Event> = peers.iter().map(peers::Listening::event).collect();
+    let peers = peers::open(&job, &mut config)?;
+    let mut head: Vec<Event> = peers.iter().filter_map(peers::Listening::event).collect();
     head.extend(speed.as_ref().map(speed::Serving::event));
     let otlp = args.output.otlp.as_deref().map(exporter::start_otlp_service).transpose()?;
     let mut sums = SessionSums::default();
     let ended = answer(args, &mut sink, &head, |observe| {
-        serve_all(config, &stop, peers, engine::serve, &mut |event| {
+        serve_all(config, &stop, (peers, words), engine::serve, &mut |event| {
             if let Some(otlp) = otlp.as_ref().filter(|_| sums.add(&event)) {
                 otlp.set(sums.series());
             }
@@ -74,14 +74,15 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
 pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
     job.threads.check("threads").map_err(CliError::Model)?;
     let key = key::resolve(&job.key)?;
-    let config = args::config(&job, key)?;
+    let mut config = args::config(&job, key)?;
     let stop = Stop::new();
     signals::listen(&stop)?;
     let speed = speed::start(job.speed_test.as_ref())?;
-    let peers = peers::open(&job, &config)?;
-    let mut head: Vec<Event> = peers.iter().map(peers::Listening::event).collect();
+    let peers = peers::open(&job, &mut config)?;
+    let mut head: Vec<Event> = peers.iter().filter_map(peers::Listening::event).collect();
     head.extend(speed.as_ref().map(speed::Serving::event));
-    serve_all(config, &stop, peers, engine::serve, &mut |event| {
+    let words = ["weir", "job"].map(OsString::from);
+    serve_all(config, &stop, (peers, &words), engine::serve, &mut |event| {
         emit(&event);
         if matches!(event, Event::Listening(_)) {
             head.iter().for_each(emit);
@@ -107,7 +108,7 @@ impl Drop for StopOnDrop {
 fn serve_all(
     config: ServerConfig,
     stop: &Stop,
-    peers: Vec<peers::Listening>,
+    (peers, words): (Vec<peers::Listening>, &[OsString]),
     engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>
     + Send,
     observe: &mut dyn FnMut(Event),
@@ -116,7 +117,7 @@ fn serve_all(
     let peers_stop = Stop::new();
     std::thread::scope(|scope| {
         for peer in peers {
-            peer.start(scope, peers_stop.clone(), events.clone());
+            peer.start(scope, peers_stop.clone(), events.clone(), words);
         }
         let own = scope.spawn(move || {
             let _stop_on_drop = StopOnDrop(peers_stop);

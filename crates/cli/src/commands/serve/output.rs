@@ -48,9 +48,11 @@ impl EventFormat {
                 let with = of_protocol(protocol.as_deref());
                 format!("{with}session {session}: {peer}, {flows} {}\n", plural(*flows, "flow"))
             }
-            Event::SessionClosed { session, peer, reason, report, protocol } => {
+            Event::SessionClosed { session, peer, reason, report, run, protocol } => {
                 let with = of_protocol(protocol.as_deref());
-                let mut text = format!("{with}session {session}: {peer} ended: {reason}\n");
+                let stored = run.as_ref().map(|id| format!(" (weir runs show {id})"));
+                let stored = stored.unwrap_or_default();
+                let mut text = format!("{with}session {session}: {peer} ended: {reason}{stored}\n");
                 if self.verbose
                     && let Some(report) = report
                 {
@@ -77,8 +79,9 @@ pub(crate) fn event_of(event: ServerEvent) -> Event {
         ServerEvent::SessionOpened { session, peer, flows } => {
             Event::SessionOpened { session, peer: peer.to_string(), flows, protocol: None }
         }
-        ServerEvent::SessionClosed { session, peer, reason, report } => {
-            Event::SessionClosed { session, peer: peer.to_string(), reason, report, protocol: None }
+        ServerEvent::SessionClosed { session, peer, reason, report, record: _ } => {
+            let peer = peer.to_string();
+            Event::SessionClosed { session, peer, reason, report, run: None, protocol: None }
         }
         ServerEvent::Refused { peer, reason } => {
             Event::Refused { peer: peer.to_string(), reason, protocol: None }
@@ -158,6 +161,7 @@ mod tests {
             peer: "192.0.2.1:40000".parse().unwrap(),
             reason: "complete".into(),
             report: Some(Box::new(EndReport { flows: vec![flow], ..Default::default() })),
+            run: None,
             protocol: None,
         };
         assert!(!format_of(false, false).lines(&event).contains("received"));

@@ -1,65 +1,84 @@
-//! `weir serve --ttcp` and similar flags: servers of other tools' protocols ([`weir_peers::PROTOCOLS`]) alongside Weir's own.
+//! `weir serve --peers`: servers of other tools' protocols ([`weir_peers::PROTOCOLS`]) alongside Weir's own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::mpsc::SyncSender;
 use std::thread::Scope;
+use std::time::{Duration, SystemTime};
 
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use weir_jobs::{Event, ServeJob};
+use clap::Args;
+use weir_jobs::{Event, Notice, ServeJob};
+use weir_model::record::Record;
 use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
+use weir_runs::retention::Retention;
 use weir_traffic::session::WorkerConfig;
 
 use super::output::event_of;
-use crate::commands::values;
-use crate::engine::{ServerConfig, Stop};
-use crate::error::CliError;
+use crate::engine::{ServerConfig, ServerEvent, Stop};
+use crate::error::{CliError, chain};
+use crate::job::warn;
+use crate::random;
+use crate::stamp::Identity;
+use crate::time::since_epoch;
+use crate::user_data;
 
-/// The port of each protocol to serve, by the protocol's name.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PeersArgs(pub(super) BTreeMap<String, u16>);
+/// Clients of other tools that are served.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Other tools")]
+pub(crate) struct PeersArgs {
+    /// Also serve the clients of these tools, on their usual ports: `all`, or names (docs/peers.md) such as iperf3,ttcp
+    #[arg(long, value_name = "all|LIST", value_parser = usual, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
+    peers: Option<Peers>,
+    /// Also serve the clients of this tool, on this port; may be repeated
+    #[arg(long, value_name = "NAME[=PORT]", value_parser = one, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
+    peer: Vec<Peers>,
+}
+
+/// Ports by the names of their protocols.
+type Peers = BTreeMap<String, u16>;
+
+impl PeersArgs {
+    /// The port of each protocol to serve.
+    pub(super) fn ports(&self) -> Peers {
+        self.peers
+            .iter()
+            .chain(&self.peer)
+            .flatten()
+            .map(|(name, port)| (name.clone(), *port))
+            .collect()
+    }
+}
 
 fn served() -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(|protocol| protocol.serve.is_some())
 }
 
-impl Args for PeersArgs {
-    fn augment_args(command: Command) -> Command {
-        served().fold(command, |command, protocol| {
-            let help = format!(
-                "Also serve {}, over {} [default port: {}]",
-                protocol.name,
-                protocol.transport_titles(),
-                protocol.port
-            );
-            let flag = Arg::new(protocol.name)
-                .long(protocol.name)
-                .value_name("PORT")
-                .num_args(0..=1)
-                .require_equals(true)
-                .value_parser(values::whole(1_u16..=65_535))
-                .conflicts_with_all(["unix", "one_off", "idle_timeout"])
-                .help_heading("Other tools")
-                .help(help);
-            command.arg(flag)
-        })
-    }
+fn names() -> String {
+    served().map(|protocol| protocol.name).collect::<Vec<_>>().join(", ")
+}
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+fn named(name: &str) -> Result<&'static Protocol, String> {
+    let found = served().find(|protocol| protocol.name == name);
+    found.ok_or_else(|| format!("'{name}'; accepted: {}", names()))
+}
+
+fn usual(text: &str) -> Result<Peers, String> {
+    let port = |protocol: &Protocol| (protocol.name.to_owned(), protocol.port);
+    match text {
+        "all" => Ok(served().map(port).collect()),
+        list => list.split(',').map(|name| named(name.trim()).map(port)).collect(),
     }
 }
 
-impl FromArgMatches for PeersArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = served().filter(|protocol| matches.contains_id(protocol.name));
-        let port = |p: &Protocol| matches.get_one(p.name).copied().unwrap_or(p.port);
-        Ok(PeersArgs(given.map(|p| (p.name.to_owned(), port(p))).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+fn one(text: &str) -> Result<Peers, String> {
+    let (name, port) = text.split_once('=').map_or((text, None), |(name, port)| (name, Some(port)));
+    let protocol = named(name)?;
+    let port = match port.map(str::parse) {
+        None => protocol.port,
+        Some(Ok(port)) if port > 0 => port,
+        Some(_) => return Err(format!("'{text}'; accepted: NAME=PORT with a port of 1 to 65535")),
+    };
+    Ok(BTreeMap::from([(protocol.name.to_owned(), port)]))
 }
 
 /// A listening server of a protocol.
@@ -72,7 +91,7 @@ pub(super) struct Listening {
 ///
 /// # Errors
 /// An unknown protocol, a port that is in use, or a server that ends by itself or has no address.
-pub(super) fn open(job: &ServeJob, own: &ServerConfig) -> Result<Vec<Listening>, CliError> {
+pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listening>, CliError> {
     // A job has no parser that knows which flags exclude each other.
     let excluding = [
         ("unix", job.unix.is_some()),
@@ -88,34 +107,48 @@ pub(super) fn open(job: &ServeJob, own: &ServerConfig) -> Result<Vec<Listening>,
         let found = served().find(|protocol| protocol.name == *name);
         let Some((protocol, serve)) = found.and_then(|protocol| Some((protocol, protocol.serve?)))
         else {
-            let names: Vec<&str> = served().map(|protocol| protocol.name).collect();
-            return Err(CliError::flag("peers", name, &names.join(", ")));
+            return Err(CliError::flag("peers", name, &names()));
         };
-        let config = ServeConfig {
-            bind: own.bind.clone(),
-            port: *port,
-            limits: own.limits.clone(),
-            workers: WorkerConfig {
-                cpus: own.cpus.clone(),
-                scheduling: own.scheduling,
-                spin: own.spin,
-                clock: own.clock.clone(),
-            },
-        };
+        let config = config_of(own, *port);
         Ok(Listening { protocol, server: serve(&config)? })
     };
-    job.peers.iter().map(open).collect()
+    let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
+    // A client of another tool has no key, and neither waits for nor counts as the one client of a one-off server.
+    let is_open = own.key.is_none() && own.unix.is_none();
+    if is_open && !own.one_off && own.idle_timeout.is_none() {
+        for protocol in PROTOCOLS {
+            let Some(guests) = protocol.guests else { continue };
+            let (strangers, server) = guests(&config_of(own, own.port));
+            own.strangers = Some(strangers);
+            listening.push(Listening { protocol, server });
+        }
+    }
+    Ok(listening)
+}
+
+fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
+    ServeConfig {
+        bind: own.bind.clone(),
+        port,
+        limits: own.limits.clone(),
+        workers: WorkerConfig {
+            cpus: own.cpus.clone(),
+            scheduling: own.scheduling,
+            spin: own.spin,
+            clock: own.clock.clone(),
+        },
+    }
 }
 
 impl Listening {
-    /// The event of its start.
-    pub(super) fn event(&self) -> Event {
+    /// The event of its start; `None` for one that listens on Weir's own port.
+    pub(super) fn event(&self) -> Option<Event> {
         let addresses = self.server.addresses();
-        Event::PeerListening {
+        (!addresses.is_empty()).then(|| Event::PeerListening {
             protocol: self.protocol.name.into(),
             transports: self.protocol.transports.iter().map(|name| (*name).into()).collect(),
             addresses: addresses.iter().map(ToString::to_string).collect(),
-        }
+        })
     }
 
     /// Serves on a thread of `scope` until it is stopped.
@@ -124,17 +157,61 @@ impl Listening {
         scope: &'scope Scope<'scope, '_>,
         stop: Stop,
         events: SyncSender<Event>,
+        words: &'scope [OsString],
     ) {
         scope.spawn(move || {
             let name = self.protocol.name;
-            let ended = self.server.run(&stop, &mut |event| {
-                let _ = events.send(event_of(event).of_protocol(name));
+            let mut kept = Kept { words, name, stored: 0 };
+            let ended = self.server.run(&stop, &mut |mut event| {
+                let run = match &mut event {
+                    ServerEvent::SessionClosed { record, .. } => record.take(),
+                    _ => None,
+                };
+                let run = run.and_then(|record| kept.store(*record));
+                let _ = events.send(event_of(event).of_protocol(name).with_run(run));
             });
             if let Err(error) = ended {
                 let refusal = CliError::from(error).refusal();
                 let _ = events.send(Event::Error(refusal));
             }
         });
+    }
+}
+
+/// Label of the results of other tools' clients: the protocol.
+const LABEL: &str = "served";
+/// Days after which such a result is removed, unless it was tagged, and the maximum number of them: clients create them
+/// without end.
+const KEPT: Retention<'static> = Retention { label: LABEL, own: &[], days: 90, most: 20_000 };
+/// Results that are stored before old ones are removed again.
+const TIDY_EVERY: u64 = 100;
+
+/// Stores the results of clients, which the clients themselves do not.
+struct Kept<'a> {
+    words: &'a [OsString],
+    name: &'static str,
+    stored: u64,
+}
+
+impl Kept<'_> {
+    /// Stores a result; returns its id.
+    fn store(&mut self, mut record: Record) -> Option<String> {
+        let labels = BTreeMap::from([(LABEL.to_owned(), self.name.to_owned())]);
+        let now = since_epoch(SystemTime::now());
+        let identity = Identity::new(self.words, labels, now, random::u64());
+        identity.stamp(&mut record);
+        let started = now.saturating_sub(Duration::from_secs_f64(record.seconds.max(0.0)));
+        record.started_at = weir_runs::rfc3339(started.as_millis() as u64);
+        user_data::add_calibration(&mut record);
+        let tidies = self.stored.is_multiple_of(TIDY_EVERY).then_some(&KEPT);
+        self.stored += 1;
+        match user_data::keep_and_tidy(&record, tidies, now.as_millis() as i64) {
+            Ok(()) => Some(record.id),
+            Err(error) => {
+                warn(Notice::NOT_STORED, &format!("a result was not stored: {}", chain(&error)));
+                None
+            }
+        }
     }
 }
 
@@ -151,10 +228,11 @@ mod tests {
             ServeJob { one_off: true, ..job.clone() },
             ServeJob { idle_timeout: Some(Span::from_seconds(1)), ..job },
         ] {
-            let refusal = open(&refused, &ServerConfig::default()).err().unwrap().refusal();
+            let refusal = open(&refused, &mut ServerConfig::default()).err().unwrap().refusal();
             assert_eq!((refusal.field.as_deref(), refusal.exit_code), (Some("peers"), 2));
             let alone = ServeJob { peers: BTreeMap::new(), ..refused };
-            assert!(open(&alone, &ServerConfig::default()).is_ok_and(|servers| servers.is_empty()));
+            let own = open(&alone, &mut ServerConfig::default()).unwrap();
+            assert!(own.iter().all(|listening| listening.event().is_none()));
         }
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use weir_model::names::HostKind;
 use weir_model::plan::{
     Alignment, CatchUp, DataPorts, Direction, Echo, Ecn, EngineName, HeaderFormat, MAX_FLOWS,
-    RateSchedule, Shape, Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
+    PeerName, RateSchedule, Shape, Size, Spacing, Switch, Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -61,7 +61,7 @@ pub(crate) struct TestArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "General")]
 pub(crate) struct GeneralArgs {
-    /// Port of the server, 1 to 65535 [default: 9347]
+    /// Port of the server, 1 to 65535 [default: 9347, with --peer the usual one of the tool]
     #[arg(short = 'p', long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) port: Option<u16>,
     /// Give up connecting after this time, 1ms to 10m (a bare number is seconds, not iperf3's milliseconds)
@@ -99,6 +99,11 @@ pub(crate) struct GeneralArgs {
 flags! {
     #[command(next_help_heading = "Traffic")]
     TrafficArgs {
+        /// Protocol of the server: weir, or that of another tool, which carries a part of these flags (docs/peers.md): iperf3;
+        /// auto: that of the server that answers
+        /// [default: weir]
+        #[arg(long, value_name = "NAME", hide_possible_values = true)]
+        peer: Option<PeerName> => plan.peer,
         /// Send UDP datagrams; the same as --transport udp
         #[arg(short = 'u', long)]
         udp: bool => transport,

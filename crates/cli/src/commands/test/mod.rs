@@ -161,7 +161,7 @@ fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
     let host = host.as_deref().map(Host::parse).transpose();
     let host = host.map_err(|e| CliError::of_field(e, "host"))?;
     let port = job.port.or(host.as_ref().and_then(|host| host.port));
-    job.plan.port = port.unwrap_or(job.plan.port);
+    job.plan.port = port.or(job.plan.port);
     job.plan.host = host.map(|host| host.name);
     job.host.clone_from(&job.plan.host);
     if job.host.is_none() && job.plan.connections.iter().any(|c| c.host.is_none()) {
@@ -195,24 +195,26 @@ fn prepare(
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(words, job.labels, now, random::u64());
     let options = Options::of(output);
-    let outputs = Outputs::open(output, options, identity.clone(), plan.clone())?;
-    let emulator = watched(job.emulator.as_ref())?;
     let threads = values::own_threads(&job.threads)?;
+    let config = ClientConfig {
+        key,
+        connect_timeout: Duration::from_nanos(job.connect_timeout.0),
+        control_socket: job.control_socket,
+        packet_log: job.packet_log,
+        fetch: job.fetch,
+        cpus: threads.cpus,
+        scheduling: threads.scheduling,
+        spin: threads.spin,
+        nominal_auto: job.nominal_of_interface,
+        start_at_ns: job.start_at_ns,
+        supply: source.as_ref().map(|source| source.supply.clone()),
+        ..ClientConfig::new(plan.clone(), job.host.unwrap_or_default())
+    };
+    engine::check(&config).map_err(|error| plan::of_engine(error, &plan))?;
+    let outputs = Outputs::open(output, options, identity.clone(), plan)?;
+    let emulator = watched(job.emulator.as_ref())?;
     Ok(Prepared {
-        config: ClientConfig {
-            key,
-            connect_timeout: Duration::from_nanos(job.connect_timeout.0),
-            control_socket: job.control_socket,
-            packet_log: job.packet_log,
-            fetch: job.fetch,
-            cpus: threads.cpus,
-            scheduling: threads.scheduling,
-            spin: threads.spin,
-            nominal_auto: job.nominal_of_interface,
-            start_at_ns: job.start_at_ns,
-            supply: source.as_ref().map(|source| source.supply.clone()),
-            ..ClientConfig::new(plan, job.host.unwrap_or_default())
-        },
+        config,
         outputs,
         identity,
         store: job.store,
@@ -301,7 +303,7 @@ fn execute(
     if shows_progress && kind != HostKind::Interface {
         let plan = &job.config.plan;
         let of_test = || match kind {
-            HostKind::Network => format!("{}, port {}", job.config.host, plan.port),
+            HostKind::Network => format!("{}, port {}", job.config.host, plan.server_port()),
             _ => job.config.host.clone(),
         };
         let servers = plan.names_servers().then(|| plan.server_labels().join(", "));

@@ -20,6 +20,7 @@ use super::flags::{Flag, flag_of_field, spelled, with_flags};
 use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
 use crate::error::CliError;
+use crate::job::is_job;
 
 /// The meaning of the flags.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +81,7 @@ pub(crate) fn plan(
             let given = format!("{flag}, while HOST says {with_host}");
             return Err(CliError::flag("-p/--port", given, "one of them"));
         }
-        plan.port = flag;
+        plan.port = Some(flag);
     }
     let target = targets.first();
     if let Some(target) = target {
@@ -88,7 +89,7 @@ pub(crate) fn plan(
     }
     // Each connection names its port if there are several hosts.
     if let [Host { port: Some(port), .. }] = &targets[..] {
-        plan.port = *port;
+        plan.port = Some(*port);
     }
     if let Some(title) = &args.output.title {
         plan.title = Some(title.clone());
@@ -336,6 +337,13 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
                 None => TrafficError::Input { field, given, accepted }.into(),
             }
         }
+        (TrafficError::Plan(ModelError::Field { field, given, accepted }), _) if !is_job() => {
+            let of_connection = field.rsplit('.').next().unwrap_or(&field);
+            match flag_that_gave(of_connection, &given) {
+                Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
+                None => CliError::Model(ModelError::Field { field, given, accepted }),
+            }
+        }
         (TrafficError::File { field: "packet_log", path, source }, _) => {
             CliError::io("--packet-log: open", path)(source)
         }
@@ -355,8 +363,9 @@ fn flag_that_gave(field: &str, given: &str) -> Option<String> {
     match field {
         // Each of the two flags that set it has its own kind of address.
         "group" if !is_multicast() => Some(spelled("broadcast")),
-        // It shapes no plan.
-        "fetch" => Some(spelled("fetch")),
+        // They shape no plan.
+        "fetch" | "packet_log" | "control_socket" | "key" => Some(spelled(field)),
+        "start_at_ns" => Some(spelled("start_at")),
         _ => flag_of_field(field),
     }
 }

@@ -267,9 +267,9 @@ fn several_hosts_are_refused_with_a_plan_file_or_another_port() {
 #[test]
 fn the_command_lines_host_overrides_the_plan_files() {
     let p = try_planned("--plan f", Some(FILE)).unwrap();
-    assert_eq!((p.host.as_deref(), p.plan.port), (Some("from-plan"), 7000));
+    assert_eq!((p.host.as_deref(), p.plan.port), (Some("from-plan"), Some(7000)));
     let p = try_planned("other:8000 --plan f -T title", Some(FILE)).unwrap();
-    assert_eq!((p.host.as_deref(), p.plan.port), (Some("other"), 8000));
+    assert_eq!((p.host.as_deref(), p.plan.port), (Some("other"), Some(8000)));
     assert_eq!((p.plan.host.as_deref(), p.plan.title.as_deref()), (Some("other"), Some("title")));
     let error =
         try_planned("--plan f", Some("schema = 'weir.plan/1'\n[[connection]]")).unwrap_err();

@@ -70,7 +70,7 @@ impl Server {
     }
 
     pub fn client(&self, plan: Plan) -> ClientConfig {
-        ClientConfig::new(Plan { port: self.address.port(), ..plan }, "127.0.0.1")
+        ClientConfig::new(Plan { port: Some(self.address.port()), ..plan }, "127.0.0.1")
     }
 
     pub fn test(&self, plan: Plan) -> Result<Record, Failure> {

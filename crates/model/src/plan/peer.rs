@@ -1,0 +1,87 @@
+//! The protocols of servers that a test can speak to, by name. What each protocol carries is decided by its implementation
+//! in `peers`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{DEFAULT_PORT, TransportName};
+use crate::ModelError;
+
+/// Declares the protocols: variant, name, default port, transports.
+macro_rules! peers {
+    ($($(#[$meta:meta])* $variant:ident: $label:literal, $port:expr, [$($transport:ident),*];)*) => {
+        /// Protocol of the server.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+        pub enum PeerName {
+            $($(#[$meta])* #[serde(rename = $label)] $variant,)*
+        }
+
+        impl PeerName {
+            /// All protocols; the first is the default.
+            pub const ALL: &[PeerName] = &[$(PeerName::$variant),*];
+
+            /// Its name in documents and records, and on the command line: `iperf3`.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self {
+                    $(PeerName::$variant => $label,)*
+                }
+            }
+
+            /// The port on which its servers usually listen.
+            #[must_use]
+            pub const fn default_port(self) -> u16 {
+                match self {
+                    $(PeerName::$variant => $port,)*
+                }
+            }
+
+            /// The transports of its data; empty: all.
+            #[must_use]
+            pub const fn transports(self) -> &'static [TransportName] {
+                match self {
+                    $(PeerName::$variant => &[$(TransportName::$transport),*],)*
+                }
+            }
+        }
+    };
+}
+
+peers! {
+    /// Weir's own.
+    #[default]
+    Weir: "weir", DEFAULT_PORT, [];
+    /// Weir's own, or that of the tool that answers.
+    Auto: "auto", DEFAULT_PORT, [];
+    /// That of iperf3.
+    Iperf3: "iperf3", 5201, [Tcp, Udp, Mptcp];
+}
+
+impl std::fmt::Display for PeerName {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+impl std::str::FromStr for PeerName {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let found = Self::ALL.iter().find(|peer| peer.label() == text);
+        found.copied().ok_or_else(|| ModelError::Value {
+            what: "peer",
+            given: text.into(),
+            accepted: Self::accepted(),
+        })
+    }
+}
+
+impl PeerName {
+    /// The names, for messages.
+    #[must_use]
+    pub fn accepted() -> &'static str {
+        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+            crate::phrases::one_of(PeerName::ALL.iter().map(|peer| peer.label()))
+        });
+        &NAMES
+    }
+}

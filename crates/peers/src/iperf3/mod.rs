@@ -1,0 +1,26 @@
+//! iperf3 (ESnet): a control connection with states and JSON, streams with a cookie, UDP streams with a hello, and results of
+//! both ends.
+
+mod client;
+mod codec;
+mod control;
+mod results;
+mod server;
+mod settings;
+
+use crate::{Client, Protocol};
+
+/// Declaration of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: weir_model::plan::PeerName::Iperf3.label(),
+    port: weir_model::plan::PeerName::Iperf3.default_port(),
+    transports: &["tcp", "udp", "mptcp"],
+    command: None,
+    client: Some(Client {
+        check: |config| settings::prepared(config).map(drop),
+        run: client::run,
+        probe: client::probe,
+    }),
+    serve: Some(server::open),
+    guests: Some(server::guests),
+};

@@ -1,0 +1,702 @@
+//! The server: many clients at the same time.
+//!
+//! A TCP connection begins with a cookie. One that a session awaits is a stream of it; any other names a new session. The hello
+//! of a UDP stream names none, so of the sessions with one address a single one at a time awaits such streams.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_flow::assemble::{Parts, assemble};
+use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::record::{Record, Status};
+use weir_model::report::EndReport;
+use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
+use weir_net::thread::lock;
+use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_traffic::session::{
+    self, DatagramSocket, End, FlowEvent, SenderTotal, Signal, Signals, WorkerConfig, Workers,
+};
+use weir_traffic::{Limits, ServerEvent, Stop, Stranger, TrafficError};
+
+use super::codec::{self, Cookie, Parameters, Results, State};
+use super::control::{Control, ControlError, PATIENCE};
+use super::{results, settings};
+use crate::{ServeConfig, Server};
+
+/// Silence that ends what is still under way when the client has stopped sending.
+const QUIET_NS: u64 = 250_000_000;
+/// Most time for what is still under way.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often the limits of a session are checked.
+const TICK: Duration = Duration::from_millis(500);
+/// Time beyond its stated duration that a session may take.
+const GRACE: Duration = Duration::from_secs(60);
+/// Time for the client to end the session after the results.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// Time for stopped sessions to report.
+const ENDING: Duration = Duration::from_secs(2);
+/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
+const GONE_MS: u32 = 20_000;
+/// Pause between two keepalives, s.
+const KEEPALIVE_SECONDS: u32 = 5;
+/// Datagrams of other sources that are read from a new socket.
+const MAX_STRAYS: usize = 64;
+/// Rows of a session's intervals: one a second.
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// The source of a hello, and the reply to it.
+type Greeting = (SocketAddr, [u8; codec::HELLO_BYTES]);
+
+/// State shared by the sessions.
+struct Shared {
+    workers: Workers,
+    limits: Limits,
+    stop: Stop,
+    events: mpsc::UnboundedSender<ServerEvent>,
+    /// Connections without a session.
+    half_open: AtomicU64,
+    sessions: AtomicU64,
+    flows: AtomicU64,
+    next_session: AtomicU64,
+    /// Sessions that await TCP streams.
+    awaiting: Mutex<HashMap<Cookie, mpsc::Sender<TcpStream>>>,
+    /// Sessions that await UDP streams, by the client's address.
+    greeted: Mutex<HashMap<IpAddr, mpsc::Sender<Greeting>>>,
+    /// Turns of the sessions of an address to await UDP streams.
+    turns: Mutex<HashMap<IpAddr, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// A part of a limit, which is released when it is dropped.
+struct Share<'a>(&'a AtomicU64, u64);
+
+impl<'a> Share<'a> {
+    fn of(counter: &'a AtomicU64, amount: u64, most: u64) -> Option<Self> {
+        let share = Share(counter, amount);
+        let before = counter.fetch_add(amount, Ordering::AcqRel);
+        (before.saturating_add(amount) <= most).then_some(share)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
+    fn turn(&self, address: IpAddr) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = lock(&self.turns);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = turns.get(&address).and_then(Weak::upgrade).unwrap_or_default();
+        turns.insert(address, Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Hands the hello of a UDP stream to the session that awaits it, if there is one.
+    fn greet(&self, from: SocketAddr, datagram: &[u8]) {
+        let Some(reply) = codec::reply_to(datagram) else { return };
+        let address = from.ip().to_canonical();
+        let greeted = lock(&self.greeted).get(&address).cloned();
+        // Its room is as large as the number of streams that it awaits.
+        if let Some(session) = greeted {
+            let _ = session.try_send((from, reply));
+        }
+    }
+}
+
+/// Removes an entry of a table of awaiting sessions.
+struct Awaiting<'a, K: std::hash::Hash + Eq, V>(&'a Mutex<HashMap<K, V>>, K);
+
+impl<K: std::hash::Hash + Eq, V> Drop for Awaiting<'_, K, V> {
+    fn drop(&mut self) {
+        lock(self.0).remove(&self.1);
+    }
+}
+
+/// The server before it runs.
+struct Iperf3 {
+    streams: Vec<TcpListener>,
+    datagrams: Vec<UdpSocket>,
+    bound: Vec<SocketAddr>,
+    /// Clients that another server gives away.
+    guests: Option<mpsc::Receiver<Stranger>>,
+    workers: WorkerConfig,
+    limits: Limits,
+}
+
+/// Clients that wait to be taken from another server.
+const GUESTS: usize = 1024;
+
+/// A server of the clients that another server's port receives.
+pub(super) fn guests(config: &ServeConfig) -> (mpsc::Sender<Stranger>, Box<dyn Server>) {
+    let (sender, guests) = mpsc::channel(GUESTS);
+    let server = Iperf3 {
+        streams: vec![],
+        datagrams: vec![],
+        bound: vec![],
+        guests: Some(guests),
+        workers: config.workers.clone(),
+        limits: config.limits.clone(),
+    };
+    (sender, Box::new(server))
+}
+
+/// Listens for clients.
+pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError> {
+    let (streams, bound) = session::listen_streams(&config.bind, config.port)?;
+    let listening = |address: &SocketAddr| {
+        let options = UdpOptions {
+            reuse_port: true,
+            v6_only: address.is_ipv6(),
+            nonblocking: true,
+            ..UdpOptions::bind(*address)
+        };
+        UdpSocket::open(&options).map_err(|error| TrafficError::Listen {
+            address: (*address).into(),
+            reason: error.to_string(),
+        })
+    };
+    Ok(Box::new(Iperf3 {
+        datagrams: bound.iter().map(listening).collect::<Result<_, _>>()?,
+        streams,
+        bound,
+        guests: None,
+        workers: config.workers.clone(),
+        limits: config.limits.clone(),
+    }))
+}
+
+impl Server for Iperf3 {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.bound.clone()
+    }
+
+    fn run(
+        self: Box<Self>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), TrafficError> {
+        crate::runtime()?.block_on(serve(*self, stop, observe))
+    }
+}
+
+async fn serve(
+    server: Iperf3,
+    stop: &Stop,
+    observe: &mut dyn FnMut(ServerEvent),
+) -> Result<(), TrafficError> {
+    let failed = |source| TrafficError::System { operation: "listening".into(), source };
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let mut guests = server.guests;
+    // Without a client there are no workers.
+    let mut first = None;
+    if let Some(guests) = &mut guests {
+        first = tokio::select! {
+            guest = guests.recv() => guest,
+            _ = stop.asked(1) => return Ok(()),
+        };
+    }
+    let shared = Arc::new(Shared {
+        workers: Workers::start(&server.workers)?,
+        limits: server.limits,
+        stop: stop.clone(),
+        events,
+        half_open: AtomicU64::new(0),
+        sessions: AtomicU64::new(0),
+        flows: AtomicU64::new(0),
+        next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
+        awaiting: Mutex::default(),
+        greeted: Mutex::default(),
+        turns: Mutex::default(),
+    });
+    let mut listening = tokio::task::JoinSet::new();
+    for listener in server.streams {
+        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
+        listening.spawn(accept(listener, shared.clone()));
+    }
+    for socket in server.datagrams {
+        let socket = tokio::net::UdpSocket::from_std(socket.into()).map_err(failed)?;
+        listening.spawn(hear(socket, shared.clone()));
+    }
+    if let Some(guests) = guests {
+        listening.spawn(receive(first, guests, shared.clone()));
+    }
+    loop {
+        tokio::select! {
+            Some(event) = inbox.recv() => observe(event),
+            _ = stop.asked(1) => break,
+        }
+    }
+    drop(listening);
+    // Sessions observe the stop request themselves.
+    while shared.sessions.load(Ordering::Acquire) > 0 {
+        match tokio::time::timeout(ENDING, inbox.recv()).await {
+            Ok(Some(event)) => observe(event),
+            _ => break,
+        }
+    }
+    while let Ok(event) = inbox.try_recv() {
+        observe(event);
+    }
+    Ok(())
+}
+
+/// Accepts connections.
+async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(greeting(Control::new(stream), peer, shared.clone()));
+            }
+            // Out of descriptors, or a connection that is gone already.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// Receives the clients that another server gives away.
+async fn receive(
+    mut next: Option<Stranger>,
+    mut guests: mpsc::Receiver<Stranger>,
+    shared: Arc<Shared>,
+) {
+    while let Some(guest) = next {
+        match guest {
+            Stranger::Datagram { from, bytes } => shared.greet(from, &bytes),
+            Stranger::Stream { stream, peer, begun } if Cookie::may_begin(&begun) => {
+                if let Ok(stream) = tokio::net::TcpStream::from_std(stream.into()) {
+                    tokio::spawn(greeting(Control::begun(stream, begun), peer, shared.clone()));
+                }
+            }
+            Stranger::Stream { .. } => {}
+        }
+        next = guests.recv().await;
+    }
+}
+
+/// Hears the hellos of UDP streams.
+async fn hear(socket: tokio::net::UdpSocket, shared: Arc<Shared>) {
+    // A longer datagram is no hello.
+    let mut bytes = [0; codec::HELLO_BYTES + 1];
+    loop {
+        match socket.recv_from(&mut bytes).await {
+            Ok((length, from)) => shared.greet(from, &bytes[..length]),
+            // Reading a pending ICMP error clears it.
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Reads the cookie of a connection, which is a stream of a session or a session of its own.
+async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
+    let half_open = Share::of(&shared.half_open, 1, shared.limits.half_open);
+    if half_open.is_none() {
+        return;
+    }
+    let patience = Duration::from_secs(shared.limits.hello_seconds);
+    let Ok(Ok(bytes)) = tokio::time::timeout(patience, control.cookie()).await else { return };
+    let Some(cookie) = Cookie::parse(&bytes) else { return };
+    let awaiting = lock(&shared.awaiting).get(&cookie).cloned();
+    if let Some(session) = awaiting {
+        if let Ok(stream) = control.into_stream() {
+            let _ = session.try_send(stream);
+        }
+        return;
+    }
+    let Some(_share) = Share::of(&shared.sessions, 1, shared.limits.sessions) else {
+        let reason = format!("{} sessions are open", shared.limits.sessions);
+        let _ = shared.events.send(ServerEvent::Refused { peer: peer.into(), reason });
+        let _ = control.send_state(State::AccessDenied).await;
+        return;
+    };
+    drop(half_open);
+    let keepalive = TcpOptions {
+        keepalive_seconds: Some(KEEPALIVE_SECONDS),
+        user_timeout_ms: Some(GONE_MS),
+        nodelay: true,
+        ..TcpOptions::default()
+    };
+    let Ok(mut control) = control.with_options(&keepalive) else { return };
+    let session = shared.next_session.fetch_add(1, Ordering::Relaxed);
+    let agreed = tokio::select! {
+        agreed = agree(&mut control, cookie, peer, &shared) => agreed,
+        _ = shared.stop.asked(1) => {
+            let _ = control.send_state(State::ServerTerminate).await;
+            return;
+        }
+    };
+    let agreed = match agreed {
+        Ok(agreed) => agreed,
+        Err(reason) => {
+            let _ = shared.events.send(ServerEvent::Refused { peer: peer.into(), reason });
+            return;
+        }
+    };
+    let flows = agreed.specs.len();
+    let opened = ServerEvent::SessionOpened { session, peer: peer.into(), flows };
+    let _ = shared.events.send(opened);
+    let (report, record) = agreed.run(&mut control, peer, &shared).await;
+    let _ = shared.events.send(ServerEvent::SessionClosed {
+        session,
+        peer: peer.into(),
+        reason: record.end_reason.clone(),
+        report: Some(Box::new(report)),
+        record: Some(Box::new(record)),
+    });
+}
+
+/// A session whose streams are open.
+struct Agreed<'a> {
+    plan: Plan,
+    parameters: Parameters,
+    specs: Vec<FlowSpec>,
+    end: End,
+    _flows: Share<'a>,
+}
+
+/// Agrees on the parameters and opens the streams. The error is the reason of a refusal.
+async fn agree<'a>(
+    control: &mut Control,
+    cookie: Cookie,
+    peer: SocketAddr,
+    shared: &'a Shared,
+) -> Result<Agreed<'a>, String> {
+    let text = |error: ControlError| error.to_string();
+    control.send_state(State::ParamExchange).await.map_err(text)?;
+    let json = control.json(codec::MAX_PARAMETERS).await.map_err(text)?;
+    let read = Parameters::parse(&json).map_err(|error| format!("parameters: {error}"));
+    let planned = read.map(|parameters| {
+        let plan = settings::plan(&parameters, shared.limits.session_seconds);
+        plan.map(|plan| (parameters, plan))
+    });
+    let (parameters, plan) = match planned {
+        Ok(Ok(planned)) => planned,
+        Ok(Err(refused)) => {
+            let _ = control.send_error(refused.number).await;
+            return Err(refused.text);
+        }
+        Err(text) => {
+            let _ = control.send_error(settings::UNREADABLE).await;
+            return Err(text);
+        }
+    };
+    let plan = Plan { host: Some(peer.ip().to_canonical().to_string()), ..plan };
+    let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
+    let amount = specs.len() as u64;
+    let Some(flows) = Share::of(&shared.flows, amount, shared.limits.flows) else {
+        let _ = control.send_state(State::AccessDenied).await;
+        return Err(format!("{amount} flows would exceed {}", shared.limits.flows));
+    };
+    let mut end = End::new(&shared.workers, &plan, true).with_host(peer.ip(), None);
+    let udp = specs.iter().any(|spec| spec.connection.transport.datagrams());
+    match udp {
+        true => open_datagrams(control, &plan, &specs, peer, shared, &mut end).await?,
+        false => open_streams(control, &specs, cookie, shared, &mut end).await?,
+    }
+    Ok(Agreed { plan, parameters, specs, end, _flows: flows })
+}
+
+fn sends(spec: &FlowSpec) -> bool {
+    spec.connection.direction == Direction::Forward
+}
+
+/// The next stream of a session, unless the client is gone. `opened`: how many there are, and are to be.
+async fn awaited<T>(
+    control: &mut Control,
+    arriving: &mut mpsc::Receiver<T>,
+    (opened, all): (usize, usize),
+) -> Result<T, String> {
+    tokio::select! {
+        arrived = tokio::time::timeout(PATIENCE, arriving.recv()) => match arrived {
+            Ok(Some(stream)) => Ok(stream),
+            _ => Err(format!("{opened} of {all} streams were opened")),
+        },
+        // It owes no state now.
+        state = control.state() => Err(match state {
+            Ok(state) => format!("the client sent {state:?} after {opened} of {all} streams"),
+            Err(error) => format!("the client: {error}"),
+        }),
+    }
+}
+
+async fn open_streams(
+    control: &mut Control,
+    specs: &[FlowSpec],
+    cookie: Cookie,
+    shared: &Shared,
+    end: &mut End,
+) -> Result<(), String> {
+    let (sender, mut streams) = mpsc::channel(specs.len().max(1));
+    lock(&shared.awaiting).insert(cookie, sender);
+    let _awaiting = Awaiting(&shared.awaiting, cookie);
+    control.send_state(State::CreateStreams).await.map_err(|error| error.to_string())?;
+    for (index, spec) in specs.iter().enumerate() {
+        let opened = (index, specs.len());
+        let stream = awaited(control, &mut streams, opened).await?;
+        session::accepted_stream(spec, sends(spec), &stream).map_err(|error| error.to_string())?;
+        end.stream(spec, sends(spec), stream).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+async fn open_datagrams(
+    control: &mut Control,
+    plan: &Plan,
+    specs: &[FlowSpec],
+    peer: SocketAddr,
+    shared: &Shared,
+    end: &mut End,
+) -> Result<(), String> {
+    let address = peer.ip().to_canonical();
+    let turn = shared.turn(address);
+    let waiting = tokio::time::timeout(PATIENCE * 4, turn.lock()).await;
+    let Ok(_turn) = waiting else {
+        return Err("other sessions of this address were opening their streams".into());
+    };
+    let local = control.local().ok_or("the connection has no address")?;
+    let (sender, mut hellos) = mpsc::channel(specs.len().max(1));
+    lock(&shared.greeted).insert(address, sender);
+    let _greeted = Awaiting(&shared.greeted, address);
+    control.send_state(State::CreateStreams).await.map_err(|error| error.to_string())?;
+    let mut known = HashSet::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let (from, reply) = loop {
+            let (from, reply) = awaited(control, &mut hellos, (index, specs.len())).await?;
+            // A repeated hello was under way when its socket was opened.
+            if known.insert(from) {
+                break (from, reply);
+            }
+        };
+        let opened = session::open_datagrams(plan, spec, sends(spec), Some(local), Some(from));
+        let socket = opened.map_err(|error| error.to_string())?;
+        rescue(&socket, from, shared);
+        let _ = socket.send(&reply);
+        end.datagrams(spec, sends(spec), socket, Some(Box::new(HelloAgain)));
+    }
+    Ok(())
+}
+
+/// Hands on the hellos of others that arrived on a socket before it was connected.
+fn rescue(socket: &UdpSocket, own: SocketAddr, shared: &Shared) {
+    let mut bytes = [0; codec::HELLO_BYTES + 1];
+    for _ in 0..MAX_STRAYS {
+        match socket.recv_from(&mut bytes) {
+            Ok((length, from)) if from != own => shared.greet(from, &bytes[..length]),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+}
+
+/// A repeated hello means that its reply was lost.
+#[derive(Debug)]
+struct HelloAgain;
+
+impl Signals for HelloAgain {
+    fn classify(&mut self, socket: &dyn DatagramSocket, bytes: &[u8], _: u64) -> Signal {
+        if bytes.len() != codec::HELLO_BYTES {
+            return Signal::Data;
+        }
+        if let Some(reply) = codec::reply_to(bytes) {
+            let _ = socket.send_control(&reply);
+        }
+        Signal::Message
+    }
+}
+
+/// How a session ended.
+struct Ended {
+    status: Status,
+    reason: String,
+    /// The client's results.
+    theirs: Option<Results>,
+}
+
+impl Ended {
+    fn partial(reason: impl Into<String>) -> Self {
+        Ended { status: Status::Partial, reason: reason.into(), theirs: None }
+    }
+}
+
+impl Agreed<'_> {
+    /// Runs the test; returns this end's report and the record.
+    async fn run(
+        self,
+        control: &mut Control,
+        peer: SocketAddr,
+        shared: &Shared,
+    ) -> (EndReport, Record) {
+        let mut ended = None;
+        for state in [State::TestStart, State::TestRunning] {
+            if let Err(error) = control.send_state(state).await {
+                ended.get_or_insert(Ended::partial(error.to_string()));
+            }
+        }
+        let intervals = IntervalClock {
+            start_ns: shared.workers.now_ns(),
+            interval_ns: INTERVAL_NS,
+            omit_ns: self.plan.omit.0,
+        };
+        self.end.start(intervals);
+        let ended = match ended {
+            Some(ended) => ended,
+            None => self.until_end(control, shared, intervals).await,
+        };
+        self.end.stop();
+        let near = self.end.finish();
+        let far = ended
+            .theirs
+            .map(|theirs| results::to_report(&self.specs, &theirs, &near, self.plan.omit));
+        let record = assemble(Parts {
+            plan: self.plan,
+            specs: self.specs,
+            family: crate::family(peer),
+            local: near.clone(),
+            one_sided: far.is_none(),
+            remote: far,
+            peer: super::PROTOCOL.name.into(),
+            peer_reports: Default::default(),
+            clock: None,
+            intervals,
+            intervals_shown: 0,
+            status: ended.status,
+            end_reason: ended.reason,
+            nominal: None,
+            latency: None,
+            loss_threshold_ns: 0,
+            control_bytes: control.bytes,
+            path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
+        });
+        (near, Record { loss_threshold_seconds: None, ..record })
+    }
+
+    /// Runs until the client ends the test, is gone, or a limit is reached.
+    async fn until_end(
+        &self,
+        control: &mut Control,
+        shared: &Shared,
+        intervals: IntervalClock,
+    ) -> Ended {
+        let longest = Duration::from_secs(shared.limits.session_seconds);
+        let stated = self.parameters.time.saturating_add(self.parameters.omit);
+        let longest = match self.parameters.time {
+            0 => longest,
+            _ => longest.min(Duration::from_secs(stated).saturating_add(GRACE)),
+        };
+        let over = Instant::now() + longest;
+        let receives = self.specs.iter().any(|spec| !sends(spec));
+        let silence = Duration::from_secs(shared.limits.silence_seconds);
+        let mut totals: Vec<SenderTotal> = vec![];
+        let mut receiving: HashSet<u32> =
+            self.specs.iter().filter(|spec| !sends(spec)).map(|spec| spec.id).collect();
+        let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+        loop {
+            tokio::select! {
+                state = control.state() => match state {
+                    Ok(State::TestEnd) => break,
+                    Ok(State::ClientTerminate) => return Ended {
+                        status: Status::Interrupted,
+                        ..Ended::partial("the client was interrupted")
+                    },
+                    Ok(other) => return Ended::partial(format!("the client sent {other:?}")),
+                    Err(error) => return Ended::partial(format!("the client: {error}")),
+                },
+                event = self.end.event() => match event {
+                    FlowEvent::SenderDone(total) => totals.push(total),
+                    FlowEvent::ReceiverDone(id) => drop(receiving.remove(&id)),
+                    FlowEvent::Failed(_, text) => {
+                        // The client may have ended the test: then this is its end.
+                        match tokio::time::timeout(TICK, control.state()).await {
+                            Ok(Ok(State::TestEnd)) => break,
+                            _ => return Ended::partial(text),
+                        }
+                    }
+                    _ => {}
+                },
+                _ = ticks.tick() => {
+                    if Instant::now() >= over {
+                        let _ = control.send_error(settings::EXPIRED).await;
+                        return Ended::partial("the session reached the limit of its time");
+                    }
+                    let last_ns = self.end.last_arrival_ns().max(intervals.start_ns);
+                    let silent = shared.workers.now_ns().saturating_sub(last_ns);
+                    if receives && Duration::from_nanos(silent) > silence {
+                        let _ = control.send_state(State::ServerTerminate).await;
+                        return Ended::partial(format!("nothing arrived for {} s", silence.as_secs()));
+                    }
+                }
+                reason = shared.stop.asked(1) => {
+                    let _ = control.send_state(State::ServerTerminate).await;
+                    return Ended {
+                        status: Status::Interrupted,
+                        ..Ended::partial(reason.text())
+                    };
+                }
+            }
+        }
+        self.end.stop();
+        match self.exchange(control, totals, receiving).await {
+            Ok(theirs) => Ended {
+                status: Status::Complete,
+                reason: "the client finished".into(),
+                theirs: Some(theirs),
+            },
+            Err(error) => Ended::partial(format!("results: {error}")),
+        }
+    }
+
+    /// Exchanges the results: what the client sent is known before this end reports what arrived.
+    async fn exchange(
+        &self,
+        control: &mut Control,
+        mut totals: Vec<SenderTotal>,
+        mut receiving: HashSet<u32>,
+    ) -> Result<Results, ControlError> {
+        control.send_state(State::ExchangeResults).await?;
+        let json = control.json(codec::MAX_CLIENT_RESULTS).await?;
+        let theirs = Results::parse(&json)
+            .map_err(|error| ControlError::Message { what: "results", error })?;
+        self.end.drain(QUIET_NS);
+        let known = results::totals(&self.specs, &theirs, self.plan.omit);
+        known.for_each(|total| self.end.expect(&total, QUIET_NS));
+        let mut sending: HashSet<u32> =
+            self.specs.iter().filter(|spec| sends(spec)).map(|spec| spec.id).collect();
+        for total in &totals {
+            sending.remove(&total.flow);
+        }
+        let waiting = async {
+            while !receiving.is_empty() || !sending.is_empty() {
+                match self.end.event().await {
+                    FlowEvent::ReceiverDone(id) => drop(receiving.remove(&id)),
+                    FlowEvent::SenderDone(total) => {
+                        sending.remove(&total.flow);
+                        totals.push(total);
+                    }
+                    FlowEvent::Failed(id, _) => {
+                        receiving.remove(&id);
+                        sending.remove(&id);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, waiting).await;
+        let near = self.end.finish();
+        let omitted = |flow| {
+            totals.iter().find(|total| total.flow == flow).map_or(0, |total| total.omitted_packets)
+        };
+        let seconds = theirs.streams.iter().find_map(|stream| stream.seconds).unwrap_or(0.0);
+        let ours = results::of_report(&self.specs, &near, omitted, seconds);
+        control.send_json(&ours.to_json()).await?;
+        control.send_state(State::DisplayResults).await?;
+        // Old clients close the connection instead.
+        let _ = tokio::time::timeout(FAREWELL, control.state()).await;
+        Ok(theirs)
+    }
+}
