@@ -7,6 +7,7 @@
 
 mod iperf3;
 mod options;
+mod sessions;
 mod shown;
 mod ttcp;
 

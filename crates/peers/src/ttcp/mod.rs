@@ -10,7 +10,6 @@ mod transfer;
 use std::net::SocketAddr;
 
 use weir_flow::IntervalClock;
-use weir_flow::assemble::{Parts, assemble};
 use weir_model::Refusal;
 use weir_model::content::Content;
 use weir_model::names::Host;
@@ -18,13 +17,14 @@ use weir_model::plan::{
     Alignment, ConnectionFields, Direction, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4, Plan,
     Switch, Transport,
 };
-use weir_model::record::{Record, Status};
+use weir_model::record::Record;
 use weir_model::report::EndReport;
 use weir_model::units::{ByteSize, SendRate, Span};
 use weir_net::socket::AsSocket;
-use weir_traffic::{TrafficError, session};
+use weir_traffic::TrafficError;
 
-use crate::{Command, Form, Given, Opt, Protocol, Test, family};
+use crate::sessions::Ended;
+use crate::{Command, Form, Given, Opt, Protocol, Test};
 
 const fn switch(name: &'static str, flag: char, help: &'static str) -> Opt {
     Opt { name, form: Form::Letter(flag), value: None, help }
@@ -307,18 +307,6 @@ fn plan(fields: ConnectionFields) -> Plan {
     }
 }
 
-/// How a test ended.
-struct Ended {
-    status: Status,
-    reason: String,
-}
-
-impl Ended {
-    fn new(status: Status, reason: impl Into<String>) -> Ended {
-        Ended { status, reason: reason.into() }
-    }
-}
-
 /// The record of this end of a test with `peer`.
 fn record(
     plan: Plan,
@@ -328,28 +316,7 @@ fn record(
     intervals: IntervalClock,
     ended: Ended,
 ) -> Record {
-    let record = assemble(Parts {
-        plan,
-        specs: vec![spec],
-        family: family(peer),
-        local,
-        remote: None,
-        peer: PROTOCOL.name.into(),
-        one_sided: true,
-        peer_reports: Default::default(),
-        clock: None,
-        intervals,
-        intervals_shown: 0,
-        status: ended.status,
-        end_reason: ended.reason,
-        nominal: None,
-        latency: None,
-        loss_threshold_ns: 0,
-        control_bytes: 0,
-        path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
-    });
-    // There is no control connection, and without sequence numbers no loss threshold.
-    Record { control_bytes: None, loss_threshold_seconds: None, ..record }
+    crate::sessions::record(PROTOCOL.name, plan, spec, peer, local, intervals, ended)
 }
 
 #[cfg(test)]

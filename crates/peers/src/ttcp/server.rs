@@ -7,37 +7,29 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
-use weir_flow::IntervalClock;
 use weir_model::plan::{ConnectionFields, Direction, FlowSpec, Plan};
 use weir_model::record::{Record, Status};
-use weir_model::report::EndReport;
 use weir_model::units::{ByteSize, Span};
 use weir_net::poll::{Events, Interest, Poller};
-use weir_net::tcp::{TcpListener, TcpStream};
+use weir_net::tcp::TcpListener;
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_traffic::session::{self, Arrival, End, FlowEvent, WorkerConfig, Workers};
+use weir_traffic::session::{self, Arrival, End, WorkerConfig, Workers};
 use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
 
 use super::codec::{self, Candidates, EndMarker};
-use super::{Ended, Settings, fields, plan, record, text};
-use crate::{Event, ServeConfig, Server, Test, family};
+use super::{Settings, fields, plan, record, text};
+use crate::sessions::{
+    Bounds, DATAGRAM_SILENCE, Finished, QUIET_NS, SessionEvent, SessionKind, Shared, announce,
+    begin, new_end, receive, spec,
+};
+use crate::{Event, ServeConfig, Server, Test};
 
-/// Silence after a marker that ends a test. Data reordered behind the marker still counts.
-const QUIET_NS: u64 = 500_000_000;
-/// How often the limits of a session are checked.
-const TICK: Duration = Duration::from_millis(500);
-/// Silence that ends a session of datagrams in a server, at the latest: its source is not verified.
-const DATAGRAM_SILENCE: Duration = Duration::from_secs(5);
-/// Time for stopped sessions to report.
-const ENDING: Duration = Duration::from_secs(2);
 /// Silence that ends the single UDP test of a receiver without limits, since all end markers may be lost.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How often the datagram thread checks whether it must stop.
@@ -54,88 +46,6 @@ const MAX_STRAYS: usize = 256;
 const FLOW: u32 = 1;
 /// Receive buffer of each session of a server: 2 GiB for the usual 64 of them.
 const SERVER_BUFFER: ByteSize = ByteSize(32 << 20);
-
-/// Limits of sessions.
-#[derive(Debug, Clone, Copy, Default)]
-struct Bounds {
-    /// Maximum number of concurrent sessions.
-    sessions: u64,
-    /// Maximum number of sessions in all; absent: unlimited.
-    total: Option<u64>,
-    /// Maximum duration of a session.
-    length: Option<Duration>,
-    /// Silence that ends a session.
-    silence: Option<Duration>,
-}
-
-/// A session that has ended.
-struct Finished {
-    session: u64,
-    peer: SocketAddr,
-    spec: FlowSpec,
-    intervals: IntervalClock,
-    report: EndReport,
-    ended: Ended,
-}
-
-enum SessionEvent {
-    Opened { session: u64, peer: SocketAddr },
-    Refused { peer: SocketAddr },
-    Closed(Box<Finished>),
-}
-
-/// What a session receives.
-#[derive(Debug, Clone, Copy)]
-enum SessionKind {
-    Stream,
-    Datagrams,
-}
-
-/// State shared by the sessions of a receiver.
-struct Shared {
-    workers: Workers,
-    bounds: Bounds,
-    with_host: bool,
-    /// Open sessions: of streams, and of datagrams. The source of a datagram is not verified, so it takes no place of a stream.
-    open: [AtomicU64; 2],
-    granted: AtomicU64,
-    next_session: AtomicU64,
-    is_ending: AtomicBool,
-    stop: Stop,
-    events: mpsc::UnboundedSender<SessionEvent>,
-}
-
-impl Shared {
-    /// The number of a new session; `None` if a limit is reached or the receiver is ending.
-    fn grant(&self, kind: SessionKind) -> Option<u64> {
-        if self.is_ending.load(Ordering::Acquire) {
-            return None;
-        }
-        if self.open[kind as usize].fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
-            self.close(kind);
-            return None;
-        }
-        if self.bounds.total.is_some_and(|most| self.granted.fetch_add(1, Ordering::AcqRel) >= most)
-        {
-            self.close(kind);
-            return None;
-        }
-        Some(self.next_session.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Time since `ns` of the workers' clock.
-    fn age(&self, ns: u64) -> Duration {
-        Duration::from_nanos(self.workers.now_ns().saturating_sub(ns))
-    }
-
-    fn close(&self, kind: SessionKind) {
-        self.open[kind as usize].fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn has_sessions(&self) -> bool {
-        self.open.iter().any(|open| open.load(Ordering::Acquire) > 0)
-    }
-}
 
 /// Listening sockets.
 pub(super) struct Listening {
@@ -193,182 +103,28 @@ pub(super) fn set_debug(settings: &Settings, listening: &Listening) -> Result<()
     listening.datagrams.iter().try_for_each(|(socket, _)| super::set_debug(settings, socket))
 }
 
-/// The flow of a peer, as far as it is known before anything arrives.
-pub(super) fn spec(plan: &Plan, peer: SocketAddr) -> FlowSpec {
-    plan.flows(family(peer), u32::MAX).swap_remove(0)
-}
-
-/// Receives until `on_event` returns `false`, or until it is stopped.
-async fn receive(
-    listening: Listening,
-    workers: Workers,
-    (bounds, with_host): (Bounds, bool),
-    stop: &Stop,
-    on_event: &mut dyn FnMut(SessionEvent) -> bool,
-) -> Result<(), TrafficError> {
-    let (events, mut inbox) = mpsc::unbounded_channel();
-    let first = getrandom::u32().unwrap_or_default();
-    let shared = Arc::new(Shared {
-        workers,
-        bounds,
-        with_host,
-        open: Default::default(),
-        granted: AtomicU64::new(0),
-        next_session: AtomicU64::new(u64::from(first)),
-        is_ending: AtomicBool::new(false),
-        stop: stop.clone(),
-        events,
-    });
-    let Listening { streams, datagrams, plans: [stream_plan, datagram_plan], .. } = listening;
-    let stream_plan = Arc::new(stream_plan);
-    let failed = |source| TrafficError::System { operation: "listening".into(), source };
-    let mut accepting = tokio::task::JoinSet::new();
-    for listener in streams {
-        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
-        accepting.spawn(accept(listener, shared.clone(), stream_plan.clone()));
-    }
-    // Stops its thread on every return from this function.
-    let _front = (!datagrams.is_empty())
-        .then(|| Front::start(datagrams, shared.clone(), datagram_plan))
-        .transpose()?;
-    loop {
-        tokio::select! {
-            Some(event) = inbox.recv() => {
-                if !on_event(event) {
-                    return Ok(());
-                }
+impl Listening {
+    /// Receives until `on_event` returns `false`, or until it is stopped.
+    async fn receive(
+        self,
+        workers: Workers,
+        bounds: (Bounds, bool),
+        stop: &Stop,
+        on_event: &mut dyn FnMut(SessionEvent) -> bool,
+    ) -> Result<(), TrafficError> {
+        let Listening { streams, datagrams, plans: [stream_plan, datagram_plan], .. } = self;
+        let front = |shared: &Arc<Shared>| {
+            if datagrams.is_empty() {
+                return Ok(None);
             }
-            _ = stop.asked(1) => break,
-        }
+            Front::start(datagrams, shared.clone(), datagram_plan).map(Some)
+        };
+        receive((streams, stream_plan), workers, bounds, stop, front, on_event).await
     }
-    // Sessions observe the stop request themselves. A client that keeps sending would open another session each time.
-    shared.is_ending.store(true, Ordering::Release);
-    drop(accepting);
-    while shared.has_sessions() {
-        match tokio::time::timeout(ENDING, inbox.recv()).await {
-            Ok(Some(event)) => drop(on_event(event)),
-            _ => break,
-        }
-    }
-    while let Ok(event) = inbox.try_recv() {
-        on_event(event);
-    }
-    Ok(())
-}
-
-/// Accepts connections; each is a session.
-async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Arc<Plan>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
-                let Some(session) = shared.grant(SessionKind::Stream) else {
-                    let _ = shared.events.send(SessionEvent::Refused { peer });
-                    continue;
-                };
-                let spec = spec(&plan, peer);
-                if let Some(window) = spec.connection.window {
-                    // The record reports the size in effect.
-                    let _ = stream.set_buffers(window.0 as usize);
-                }
-                let mut end = new_end(&shared, &plan, peer);
-                match end.stream(&spec, false, stream) {
-                    Ok(()) => {
-                        let tasks = Handle::current();
-                        let end = Arc::new(end);
-                        begin(&tasks, &end, &shared, session, spec, peer, &[], &Arc::default());
-                    }
-                    Err(_) => shared.close(SessionKind::Stream),
-                }
-            }
-            // Out of descriptors, or a connection that is gone already.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
-}
-
-fn new_end(shared: &Shared, plan: &Plan, peer: SocketAddr) -> End {
-    let end = End::new(&shared.workers, plan, true);
-    if shared.with_host { end.with_host(peer.ip(), None) } else { end }
 }
 
 /// A datagram that has been read, and when it arrived.
 type Read = (Vec<u8>, Arrival);
-
-/// Starts a session with the data that has already arrived, and a task that waits for its end. `cut_off_ns` is set
-/// when the session ends at its time limit.
-#[allow(clippy::too_many_arguments)]
-fn begin(
-    tasks: &Handle,
-    end: &Arc<End>,
-    shared: &Arc<Shared>,
-    session: u64,
-    spec: FlowSpec,
-    peer: SocketAddr,
-    arrived: &[Read],
-    cut_off_ns: &Arc<AtomicU64>,
-) {
-    let start_ns = arrived.first().map_or_else(|| shared.workers.now_ns(), |(_, at)| at.at_ns);
-    let intervals = IntervalClock { start_ns, interval_ns: 1_000_000_000, omit_ns: 0 };
-    end.start(intervals);
-    for (datagram, arrival) in arrived {
-        match codec::is_marker(datagram) {
-            true => end.drain(QUIET_NS),
-            false => end.deliver(FLOW, datagram, *arrival),
-        }
-    }
-    let _ = shared.events.send(SessionEvent::Opened { session, peer });
-    let (end, shared, cut_off_ns) = (end.clone(), shared.clone(), cut_off_ns.clone());
-    tasks.spawn(async move {
-        let kind = match spec.connection.transport.datagrams() {
-            true => SessionKind::Datagrams,
-            false => SessionKind::Stream,
-        };
-        let ended = until_end(&end, &shared, kind, intervals.start_ns).await;
-        if shared.bounds.length.is_some_and(|most| shared.age(intervals.start_ns) > most) {
-            cut_off_ns.store(shared.workers.now_ns(), Ordering::Release);
-        }
-        let report = end.finish();
-        shared.close(kind);
-        let finished = Finished { session, peer, spec, intervals, report, ended };
-        let _ = shared.events.send(SessionEvent::Closed(Box::new(finished)));
-    });
-}
-
-async fn until_end(end: &End, shared: &Shared, kind: SessionKind, start_ns: u64) -> Ended {
-    let partial = |reason: String| Ended::new(Status::Partial, reason);
-    // A receiver of a single test waits for the sender that it has.
-    let is_open_to_all = shared.bounds.total.is_none();
-    let silence = shared.bounds.silence.map(|most| match kind {
-        SessionKind::Datagrams if is_open_to_all => most.min(DATAGRAM_SILENCE),
-        _ => most,
-    });
-    let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
-    loop {
-        tokio::select! {
-            event = end.event() => match event {
-                FlowEvent::ReceiverDone(_) => {
-                    return Ended::new(Status::Complete, "the sender finished");
-                }
-                FlowEvent::SenderEnded(_) => end.drain(QUIET_NS),
-                FlowEvent::Failed(_, text) => return partial(text),
-                _ => {}
-            },
-            _ = ticks.tick() => {
-                if shared.bounds.length.is_some_and(|most| shared.age(start_ns) > most) {
-                    return partial("the session reached the limit of its time".into());
-                }
-                let silent = shared.age(end.last_arrival_ns().max(start_ns));
-                if silence.is_some_and(|most| silent > most) {
-                    return partial(format!("nothing arrived for {} s", silent.as_secs()));
-                }
-            }
-            reason = shared.stop.asked(1) => {
-                return Ended::new(Status::Interrupted, reason.text());
-            }
-        }
-    }
-}
 
 /// The thread that receives datagrams without a session. A session has its own socket, connected to its source and
 /// read by the workers; datagrams that arrive here before that socket is connected are delivered to the session.
@@ -548,8 +304,18 @@ impl Datagrams {
         let end = Arc::new(end);
         let now = self.shared.workers.now_ns();
         self.sources.retain(|_, s| s.session.strong_count() > 0 || s.is_cut_off(now));
-        let cut_off_ns = Arc::default();
-        begin(&self.tasks, &end, &self.shared, session, spec, from, &early, &cut_off_ns);
+        let cut_off_ns: Arc<AtomicU64> = Arc::default();
+        let start_ns =
+            early.first().map_or_else(|| self.shared.workers.now_ns(), |(_, at)| at.at_ns);
+        let intervals = begin(&end, start_ns);
+        for (datagram, arrival) in &early {
+            match codec::is_marker(datagram) {
+                true => end.drain(QUIET_NS),
+                false => end.deliver(FLOW, datagram, *arrival),
+            }
+        }
+        let (own, cut_off) = (end.clone(), cut_off_ns.clone());
+        announce(&self.tasks, own, &self.shared, session, spec, from, intervals, cut_off);
         self.sources.insert(from, Source { session: Arc::downgrade(&end), cut_off_ns });
     }
 }
@@ -590,7 +356,7 @@ impl Test for Once {
             }
             finished.is_none()
         };
-        let receiving = receive(listening, workers, (bounds, true), stop, &mut on_event);
+        let receiving = listening.receive(workers, (bounds, true), stop, &mut on_event);
         crate::runtime()?.block_on(receiving)?;
         let stopped = || {
             let reason = stop.reason().unwrap_or(StopReason::Interrupted);
@@ -638,16 +404,10 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         })
     };
     let plans = [received(false), received(true)];
-    let limits = &config.limits;
     Ok(Box::new(Many {
         listening: open_sockets(&config.bind, config.port, [true, true], plans)?,
         workers: Workers::start(&config.workers)?,
-        bounds: Bounds {
-            sessions: limits.sessions,
-            total: None,
-            length: Some(Duration::from_secs(limits.session_seconds)),
-            silence: Some(Duration::from_secs(limits.silence_seconds)),
-        },
+        bounds: Bounds::of(&config.limits),
     }))
 }
 
@@ -662,40 +422,13 @@ impl Server for Many {
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
         let Many { listening, workers, bounds } = *self;
-        let (most, plans) = (bounds.sessions, listening.plans.clone());
+        let plans = listening.plans.clone();
+        let plan =
+            |spec: &FlowSpec| plans[usize::from(spec.connection.transport.datagrams())].clone();
         let mut on_event = |event: SessionEvent| {
-            observe(match event {
-                SessionEvent::Opened { session, peer } => {
-                    ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 }
-                }
-                SessionEvent::Refused { peer } => ServerEvent::Refused {
-                    peer: peer.into(),
-                    reason: format!("{most} sessions are open"),
-                },
-                SessionEvent::Closed(session) => {
-                    let Finished { session, peer, spec, intervals, report, ended } = *session;
-                    let reason = ended.reason.clone();
-                    let plan = &plans[usize::from(spec.connection.transport.datagrams())];
-                    let host = Some(peer.ip().to_canonical().to_string());
-                    let plan = Plan { host, ..plan.clone() };
-                    let record = record(plan, spec, peer, report.clone(), intervals, ended);
-                    ServerEvent::SessionClosed {
-                        session,
-                        peer: peer.into(),
-                        reason,
-                        report: Some(Box::new(report)),
-                        record: Some(Box::new(record)),
-                    }
-                }
-            });
+            observe(event.of_server(super::PROTOCOL.name, plan, bounds.sessions));
             true
         };
-        crate::runtime()?.block_on(receive(
-            listening,
-            workers,
-            (bounds, false),
-            stop,
-            &mut on_event,
-        ))
+        crate::runtime()?.block_on(listening.receive(workers, (bounds, false), stop, &mut on_event))
     }
 }

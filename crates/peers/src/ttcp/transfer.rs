@@ -23,7 +23,9 @@ use weir_net::udp::{SendFault, UdpSocket};
 use weir_traffic::session::{self, End, WorkerConfig, Workers};
 use weir_traffic::{Failure, Stop, StopReason, TrafficError};
 
-use super::{Ended, Settings, client, codec, family, record, server, text};
+use super::{Ended, Settings, client, codec, record, server, text};
+use crate::family;
+use crate::sessions::spec;
 use crate::{Event, StandardStream, Test};
 
 /// How often a waiting thread checks whether the test was stopped.
@@ -658,7 +660,7 @@ fn accept(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficError> {
                     continue;
                 };
                 let (socket, _) = listening.datagrams.swap_remove(at);
-                let spec = server::spec(&settings.plan, peer);
+                let spec = spec(&settings.plan, peer);
                 return Ok(Opened { socket: Socket::Datagrams(socket), peer, spec, early });
             }
             let Ok((stream, peer)) = listening.streams[at].accept(true) else { continue };
@@ -666,7 +668,7 @@ fn accept(settings: &Settings, stop: &Stop) -> Result<Opened, TrafficError> {
                 // The record reports the size in effect.
                 let _ = stream.set_buffers(window as usize);
             }
-            let spec = server::spec(&settings.plan, peer);
+            let spec = spec(&settings.plan, peer);
             return Ok(Opened { socket: Socket::Stream(stream), peer, spec, early: vec![] });
         }
     }
