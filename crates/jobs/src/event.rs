@@ -69,6 +69,8 @@ pub enum Event {
         /// Addresses and ports.
         addresses: Vec<String>,
     },
+    /// A server that answers datagrams without sessions has stopped; its totals.
+    Reflected(Reflected),
     /// The speed test for browsers listens.
     SpeedTest {
         /// Its address and port.
@@ -103,6 +105,21 @@ pub struct Listening {
     pub addresses: Vec<String>,
     /// No key is set: any client that reaches it can use it.
     pub open: bool,
+}
+
+/// Totals of a server that answers datagrams without sessions. The rest of the requests was ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Reflected {
+    /// Its protocol.
+    pub protocol: String,
+    /// Datagrams that arrived.
+    pub requests: u64,
+    /// Replies that were sent.
+    pub replies: u64,
+    /// Requests above the limit of replies to their address.
+    pub limited: u64,
+    /// Replies that the system did not accept.
+    pub unsent: u64,
 }
 
 /// A job that is ready.
@@ -153,6 +170,8 @@ impl Event {
         | Event::Refused { protocol, .. } = &mut self
         {
             *protocol = Some(name.into());
+        } else if let Event::Reflected(totals) = &mut self {
+            totals.protocol = name.into();
         }
         self
     }
@@ -198,6 +217,7 @@ impl Event {
                 let PeerListening { protocol, transports, addresses } = read(&data)?;
                 Event::PeerListening { protocol, transports, addresses }
             }
+            "reflected" => Event::Reflected(read(&data)?),
             "speed_test" => Event::SpeedTest { address: read(data.get("address")?)? },
             "ready" => Event::Ready(read(&data)?),
             "start" => Event::Start(read(&data)?),
@@ -281,6 +301,13 @@ mod tests {
                 transports: vec!["tcp".into()],
                 addresses: vec![peer()],
             },
+            Event::Reflected(Reflected {
+                protocol: "x".into(),
+                requests: 3,
+                replies: 2,
+                limited: 1,
+                unsent: 0,
+            }),
             Event::SessionClosed {
                 session: 1,
                 peer: peer(),

@@ -5,8 +5,12 @@
 //! serves its clients. It is registered by its `mod` line and its entry in [`PROTOCOLS`]: command, help, completions, flags
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
+mod echo;
 mod iperf3;
+mod limit;
+mod one_sided;
 mod options;
+mod reflector;
 mod sessions;
 mod shown;
 mod ttcp;
@@ -23,7 +27,7 @@ use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, T
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
-pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL, iperf3::PROTOCOL];
+pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL, iperf3::PROTOCOL, echo::PROTOCOL];
 
 /// Builds a test from the options of a command.
 pub type MakeTest = fn(&Given) -> Result<Box<dyn Test>, Box<Refusal>>;
@@ -53,6 +57,8 @@ pub struct Protocol {
     /// Serves clients that reach the port of Weir's own server; absent: their first bytes do not tell them apart. One protocol
     /// has it.
     pub guests: Option<Guests>,
+    /// It is served only where it is named, never as one of all.
+    pub is_served_by_name_only: bool,
 }
 
 /// Tests of a plan against a server of the tool.

@@ -20,6 +20,7 @@ use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
+pub use crate::client::LOSS_THRESHOLD_NS;
 use crate::client::{ClientConfig, connect};
 use crate::engine::{Engine, Events, arrived_ns, asked, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts, tcp_record};
@@ -212,7 +213,7 @@ pub fn open_datagrams(
         device: plan.device.clone(),
         reuse_port: local.is_some(),
         v6_only: bind.is_ipv6(),
-        ..transport.options(spec, bind, !sends, 1)
+        ..transport.options(spec, bind, !sends || spec.connection.echo.is_some(), 1)
     })?)
 }
 
@@ -272,6 +273,13 @@ impl End {
             warnings: Mutex::default(),
             engine,
         }
+    }
+
+    /// Sets the session's key: the tags of Weir's data headers follow from it.
+    #[must_use]
+    pub fn with_key(mut self, key: [u8; 16]) -> End {
+        self.facts.key = key;
+        self
     }
 
     /// Adds this host's facts to the report, and the changes of its counters towards `peer` from now on.

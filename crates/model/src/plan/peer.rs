@@ -55,6 +55,8 @@ peers! {
     Auto: "auto", DEFAULT_PORT, [];
     /// That of iperf3.
     Iperf3: "iperf3", 5201, [Tcp, Udp, Mptcp];
+    /// The echo protocol (RFC 862), which sends back what it receives.
+    Echo: "echo", 7, [Tcp, Udp];
 }
 
 impl std::fmt::Display for PeerName {

@@ -23,4 +23,5 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     }),
     serve: Some(server::open),
     guests: Some(server::guests),
+    is_served_by_name_only: false,
 };

@@ -117,6 +117,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     client: None,
     serve: Some(server::open),
     guests: None,
+    is_served_by_name_only: false,
 };
 
 /// The options of the command, checked.

@@ -4,4 +4,5 @@
 
 mod common;
 mod iperf3;
+mod echo;
 mod ttcp;

@@ -27,6 +27,7 @@ use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
 pub use commands::{Answer, Commands};
+pub use test::LOSS_THRESHOLD_NS;
 
 /// Configuration of a test.
 #[derive(Debug, Clone)]

@@ -207,6 +207,17 @@ pub enum ServerEvent {
         /// The reason.
         reason: String,
     },
+    /// A server that answers datagrams without sessions has stopped; its totals. The rest of the requests was ignored.
+    Reflected {
+        /// Datagrams that arrived.
+        requests: u64,
+        /// Replies that were sent.
+        replies: u64,
+        /// Requests above the limit of replies to their address.
+        limited: u64,
+        /// Replies that the system did not accept.
+        unsent: u64,
+    },
 }
 
 /// State shared by all tasks of a server.

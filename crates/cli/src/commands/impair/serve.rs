@@ -131,7 +131,9 @@ fn observe(event: ServerEvent) {
             let text = format!("refused {peer}: {reason}");
             (Event::Refused { peer, reason, protocol: None }, text)
         }
-        ServerEvent::SessionOpened { .. } | ServerEvent::SessionClosed { .. } => return,
+        ServerEvent::SessionOpened { .. }
+        | ServerEvent::SessionClosed { .. }
+        | ServerEvent::Reflected { .. } => return,
     };
     report(&event, &text);
 }

@@ -1,6 +1,6 @@
 //! The output of a server: its addresses, sessions and refusals.
 
-use weir_jobs::{Event, Listening};
+use weir_jobs::{Event, Listening, Reflected};
 use weir_model::names::UNIX;
 use weir_model::plan::TransportName;
 use weir_model::report::FlowReport;
@@ -63,6 +63,12 @@ impl EventFormat {
             Event::Refused { peer, reason, protocol } => {
                 format!("{}refused {peer}: {reason}\n", of_protocol(protocol.as_deref()))
             }
+            Event::Reflected(totals) => {
+                let Reflected { protocol, requests, replies, limited, unsent } = totals;
+                format!(
+                    "{protocol} datagrams: {requests} received, {replies} answered, {limited} above the limit of their address, {unsent} replies not sent\n"
+                )
+            }
             Event::Error(refusal) => format!("error: {refusal}\n"),
             _ => String::new(),
         }
@@ -85,6 +91,10 @@ pub(crate) fn event_of(event: ServerEvent) -> Event {
         }
         ServerEvent::Refused { peer, reason } => {
             Event::Refused { peer: peer.to_string(), reason, protocol: None }
+        }
+        ServerEvent::Reflected { requests, replies, limited, unsent } => {
+            let protocol = String::new();
+            Event::Reflected(Reflected { protocol, requests, replies, limited, unsent })
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::user_data;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Other tools")]
 pub(crate) struct PeersArgs {
-    /// Also serve the clients of these tools, on their usual ports: `all`, or names (docs/peers.md) such as iperf3,ttcp
+    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams), or names (docs/peers.md) such as iperf3,ttcp
     #[arg(long, value_name = "all|LIST", value_parser = usual, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
     peers: Option<Peers>,
     /// Also serve the clients of this tool, on this port; may be repeated
@@ -65,7 +65,7 @@ fn named(name: &str) -> Result<&'static Protocol, String> {
 fn usual(text: &str) -> Result<Peers, String> {
     let port = |protocol: &Protocol| (protocol.name.to_owned(), protocol.port);
     match text {
-        "all" => Ok(served().map(port).collect()),
+        "all" => Ok(served().filter(|p| !p.is_served_by_name_only).map(port).collect()),
         list => list.split(',').map(|name| named(name.trim()).map(port)).collect(),
     }
 }
@@ -219,6 +219,14 @@ impl Kept<'_> {
 mod tests {
     use super::*;
     use weir_model::units::Span;
+
+    #[test]
+    fn reflectors_are_served_only_where_they_are_named() {
+        let all = usual("all").unwrap();
+        assert!(all.contains_key("ttcp") && !all.contains_key("echo"), "{all:?}");
+        assert_eq!(usual("ttcp, echo").unwrap()["echo"], 7);
+        assert_eq!(one("echo=7007").unwrap()["echo"], 7007);
+    }
 
     #[test]
     fn a_job_with_a_unix_socket_or_an_end_of_its_own_serves_no_other_tool() {

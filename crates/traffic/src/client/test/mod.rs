@@ -60,8 +60,8 @@ const REPORT_BYTES: u64 = 1 << 30;
 const CLOCK_FIRST: f64 = 0.1;
 /// How long to wait for the other end once everything should have ended, in addition to that end's own timeouts.
 const GRACE: Duration = Duration::from_secs(12);
-/// Default loss threshold, which RFC 7680 leaves to the implementation.
-pub(super) const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+/// Default loss threshold, which RFC 7680 leaves to the implementation, ns.
+pub const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
 
 /// How the running part ended.
 struct Ended {

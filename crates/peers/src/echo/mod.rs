@@ -1,0 +1,84 @@
+//! The echo protocol (RFC 862): a server sends back what it receives, over TCP and UDP. There are no messages: a datagram or
+//! a stream is all that the far end has to understand.
+
+mod server;
+
+use weir_model::plan::{Echo, PeerName, Plan};
+use weir_traffic::{ClientConfig, TrafficError};
+
+use crate::{Client, Protocol, one_sided};
+
+/// Declaration of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: PeerName::Echo.label(),
+    port: PeerName::Echo.default_port(),
+    transports: &["tcp", "udp"],
+    command: None,
+    client: Some(Client {
+        check: |config| prepared(config).map(drop),
+        run: |config, stop, observe| one_sided::run(config, prepared(config)?, stop, observe),
+    }),
+    serve: Some(server::open),
+    // Its answers go to whatever source a datagram states.
+    is_served_by_name_only: true,
+};
+
+/// The options of a connection that a test has, by their fields.
+const ACCEPTED: &[&str] = &[
+    "align",
+    "bytes",
+    "catch_up",
+    "client_port",
+    "congestion",
+    "content",
+    "cork",
+    "count",
+    "delayed_ack",
+    "dont_fragment",
+    "duration",
+    "echo",
+    "flow_label",
+    "gro",
+    "gso",
+    "kernel_pacing",
+    "mss",
+    "mtu",
+    "name",
+    "no_delay",
+    "packets",
+    "payload",
+    "priority",
+    "rate",
+    "rate_schedule",
+    "spacing",
+    "tos",
+    "transport",
+    "ttl",
+    "user_timeout",
+    "verify",
+    "window",
+];
+
+/// The plan of a test: each connection is an echo.
+///
+/// # Errors
+/// [`TrafficError`] that names the field.
+fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
+    one_sided::check(config, ACCEPTED)?;
+    let mut plan = config.plan.clone();
+    // There is no channel for round trips alongside the data.
+    plan.latency = false;
+    for (index, connection) in plan.connections.iter_mut().enumerate() {
+        if let Some(limit @ Echo::First(_)) = connection.echo {
+            return Err(weir_model::ModelError::Field {
+                field: format!("connection[{index}].echo"),
+                given: format!("{limit} with peer echo"),
+                accepted: "whole: an echo server sends back all of a datagram".into(),
+            }
+            .into());
+        }
+        connection.echo = Some(Echo::Whole);
+    }
+    plan.check()?;
+    Ok(plan)
+}
