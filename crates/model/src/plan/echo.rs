@@ -114,9 +114,10 @@ impl Connection {
             }
             return None;
         }
-        if self.header != HeaderFormat::default() {
-            let accepted = "native: its number and tag identify an echo";
-            return Some(("header", given(&self.header), accepted.into()));
+        if !self.header.echoed() {
+            let echoed = HeaderFormat::ALL.iter().filter(|format| format.echoed());
+            let accepted = crate::one_of(echoed.map(|format| format.label()));
+            return Some(("header", given(&self.header), accepted));
         }
         let payload = self.payload.as_ref();
         if let Some(payload) = payload.filter(|size| size.moments().min_bytes < MIN_BYTES) {

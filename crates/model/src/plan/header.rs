@@ -22,6 +22,8 @@ struct Facts {
     numbered: bool,
     /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
     timed: bool,
+    /// Whether datagrams that come back are measured by it.
+    echoed: bool,
 }
 
 /// Declares the formats: variant, name, properties.
@@ -49,15 +51,17 @@ macro_rules! formats {
 formats! {
     /// Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
     #[default]
-    Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true, timed: true },
+    Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true, timed: true, echoed: true },
     /// No header: packets are only counted, and loss is the difference of the ends' counts.
-    None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false, timed: false },
+    None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false, timed: false, echoed: false },
     /// iperf3's: send time in microseconds, and a 32-bit sequence number.
-    Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false },
+    Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
-    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false },
+    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// RTP's (RFC 3550), with Weir's own behind it.
-    Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true },
+    Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true, echoed: false },
+    /// That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
+    Stamp: "stamp" { min_payload_bytes: 44, before_media_bytes: 0, streams: false, numbered: true, timed: true, echoed: true },
 }
 
 impl HeaderFormat {
@@ -88,6 +92,11 @@ impl HeaderFormat {
     /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
     pub(super) fn timed(self) -> bool {
         self.facts().timed
+    }
+
+    /// Whether datagrams that come back are measured by it.
+    pub(super) fn echoed(self) -> bool {
+        self.facts().echoed
     }
 
     /// The first field of a connection that is invalid with this format: field, given value, accepted values.

@@ -8,6 +8,7 @@ mod iperf3;
 pub mod native;
 mod none;
 mod rtp;
+pub mod stamp;
 
 use weir_model::plan::HeaderFormat;
 
@@ -211,6 +212,7 @@ formats! {
     Iperf3: iperf3::Iperf3,
     Iperf3Wide: iperf3::Iperf3Wide,
     Rtp: rtp::Rtp,
+    Stamp: stamp::Stamp,
 }
 
 /// The 128-bit key of one flow's tags.
