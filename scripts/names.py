@@ -86,7 +86,7 @@ FAMILIES = (
         "ask what the header carries (wire::header::Carries)",
     ),
     Family(
-        "session protocol", "crates/peers/src/lib.rs", r"^pub static PROTOCOLS: &\[Protocol\] = &\[(.*?)\];",
+        "session protocol", "crates/peers/src/lib.rs", r"^pub static PROTOCOLS: &\[Protocol\] =\s+&\[(.*?)\];",
         r"\b(?P<module>\w+)::PROTOCOL\b",
         ("crates/peers/src/",),
         (r"\bweir_peers::(?:\{[^}]*\b)?(?:MODULES)\b", r'\bname *[=!]= *"(?:LABELS)"'),

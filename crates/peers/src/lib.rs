@@ -6,6 +6,8 @@
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
 mod echo;
+#[doc(hidden)]
+pub mod fuzz;
 mod iperf3;
 mod limit;
 mod one_sided;
@@ -13,6 +15,7 @@ mod options;
 mod reflector;
 mod sessions;
 mod shown;
+mod stamp;
 mod ttcp;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +30,8 @@ use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, T
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
-pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL, iperf3::PROTOCOL, echo::PROTOCOL];
+pub static PROTOCOLS: &[Protocol] =
+    &[ttcp::PROTOCOL, iperf3::PROTOCOL, echo::PROTOCOL, stamp::PROTOCOL, stamp::TWAMP_LIGHT];
 
 /// Builds a test from the options of a command.
 pub type MakeTest = fn(&Given) -> Result<Box<dyn Test>, Box<Refusal>>;

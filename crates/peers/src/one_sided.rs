@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Connection, ConnectionFields, FlowSpec, Plan};
+use weir_model::plan::{Connection, ConnectionFields, Echo, FlowSpec, PeerName, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
-use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Workers};
+use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Signals, Workers};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, StopReason, TrafficError};
 
 use crate::shown::Shown;
@@ -44,25 +44,49 @@ pub(crate) fn check(config: &ClientConfig, accepted: &[&str]) -> Result<(), Traf
         else {
             continue;
         };
-        let refused = given.iter().find(|(name, value)| {
+        let other = given.iter().find(|(name, value)| {
             default.get(*name) != Some(*value) && !accepted.contains(&name.as_str())
         });
-        if let Some((name, value)) = refused {
+        if let Some((name, value)) = other {
             let text = value.as_str().map_or_else(|| value.to_string(), Into::into);
-            return Err(weir_model::ModelError::Field {
-                field: format!("connection[{index}].{name}"),
-                given: format!("{text} with peer {peer}"),
-                accepted: "its default".into(),
-            }
-            .into());
+            return Err(refused(index, name, text, peer, "its default"));
         }
     }
     Ok(())
 }
 
+/// Refuses an echo of a part of each datagram: the far end sends back all of it.
+///
+/// # Errors
+/// [`TrafficError::Plan`].
+pub(crate) fn check_echo(plan: &Plan) -> Result<(), TrafficError> {
+    for (index, connection) in plan.connections.iter().enumerate() {
+        if let Some(limit @ Echo::First(_)) = connection.echo {
+            return Err(refused(index, "echo", limit, plan.peer, "whole"));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a field of a connection.
+pub(crate) fn refused(
+    index: usize,
+    field: &str,
+    given: impl std::fmt::Display,
+    peer: PeerName,
+    accepted: &str,
+) -> TrafficError {
+    let field = format!("connection[{index}].{field}");
+    let given = format!("{given} with peer {peer}");
+    weir_model::ModelError::Field { field, given, accepted: accepted.into() }.into()
+}
+
 fn stopped(reason: StopReason) -> TrafficError {
     TrafficError::Stopped(reason.text(), reason.exit_code())
 }
+
+/// The messages of the protocol among the datagrams of a flow; `None`: there are none.
+pub(crate) type MakeSignals<'a> = &'a mut dyn FnMut(&FlowSpec) -> Option<Box<dyn Signals>>;
 
 /// Runs the test of a checked plan.
 ///
@@ -71,6 +95,7 @@ fn stopped(reason: StopReason) -> TrafficError {
 pub(crate) fn run(
     config: &ClientConfig,
     plan: Plan,
+    signals: MakeSignals,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
@@ -78,7 +103,7 @@ pub(crate) fn run(
         let refusing =
             config.commands.refuse("a test without a control connection has no commands");
         tokio::select! {
-            record = test(config, plan, stop, observe) => record,
+            record = test(config, plan, signals, stop, observe) => record,
             () = refusing => unreachable!("it never ends"),
         }
     })
@@ -87,11 +112,12 @@ pub(crate) fn run(
 async fn test(
     config: &ClientConfig,
     plan: Plan,
+    signals: MakeSignals<'_>,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let workers = Workers::start(&config.into())?;
-    let opening = open(config, &plan, &workers);
+    let opening = open(config, &plan, &workers, signals);
     let (peer, specs, end) = tokio::select! {
         opened = opening => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
@@ -213,6 +239,7 @@ async fn open(
     config: &ClientConfig,
     plan: &Plan,
     workers: &Workers,
+    signals: MakeSignals<'_>,
 ) -> Result<(SocketAddr, Vec<FlowSpec>, End), TrafficError> {
     let found = session::resolve(&config.host, plan).await?;
     let fits =
@@ -237,7 +264,7 @@ async fn open(
     for spec in &specs {
         if spec.connection.transport.datagrams() {
             let socket = session::open_datagrams(plan, spec, true, None, Some(peer))?;
-            end.datagrams(spec, true, socket, None);
+            end.datagrams(spec, true, socket, signals(spec));
         } else {
             let timeout: Duration = config.connect_timeout;
             let stream = session::connect_stream(plan, spec, true, peer, timeout).await?;

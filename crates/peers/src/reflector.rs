@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use weir_net::clock::Clock;
 use weir_net::poll::{Events, Interest, Poller};
 use weir_net::udp::{RecvBatch, RecvMessage, RecvMode, SendBatch, SendMode, UdpOptions, UdpSocket};
-use weir_traffic::session::Workers;
 use weir_traffic::{ServerEvent, TrafficError};
 
 use crate::limit::AddressLimits;
@@ -110,7 +110,7 @@ impl Reflector {
     /// [`TrafficError::System`].
     pub(crate) fn start(
         sockets: Vec<Bound>,
-        workers: Workers,
+        clock: Clock,
         reflect: impl Reflect,
         counts: Arc<Counts>,
     ) -> Result<Reflector, TrafficError> {
@@ -122,7 +122,7 @@ impl Reflector {
         }
         let is_ending = Arc::new(AtomicBool::new(false));
         let mut thread = Thread {
-            workers,
+            clock,
             reflect,
             limits: AddressLimits::new(),
             counts,
@@ -155,7 +155,7 @@ impl Drop for Reflector {
 }
 
 struct Thread<R> {
-    workers: Workers,
+    clock: Clock,
     reflect: R,
     limits: AddressLimits,
     counts: Arc<Counts>,
@@ -180,7 +180,7 @@ impl<R: Reflect> Thread<R> {
 
     /// Answers the requests of a batch that arrived at the port `own`.
     fn answer(&mut self, socket: &UdpSocket, own: u16) {
-        let now_ns = self.workers.now_ns();
+        let now_ns = self.clock.monotonic_ns();
         let mut targets = [None; MESSAGES];
         for ((request, reply), target) in
             self.received.messages().zip(&mut self.replies).zip(&mut targets)

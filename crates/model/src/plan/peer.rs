@@ -57,6 +57,10 @@ peers! {
     Iperf3: "iperf3", 5201, [Tcp, Udp, Mptcp];
     /// The echo protocol (RFC 862), which sends back what it receives.
     Echo: "echo", 7, [Tcp, Udp];
+    /// STAMP (RFC 8762), without authentication.
+    Stamp: "stamp", 862, [Udp];
+    /// TWAMP Light (RFC 5357, appendix I), without authentication.
+    TwampLight: "twamp-light", 862, [Udp];
 }
 
 impl std::fmt::Display for PeerName {

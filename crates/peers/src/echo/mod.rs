@@ -16,7 +16,9 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     command: None,
     client: Some(Client {
         check: |config| prepared(config).map(drop),
-        run: |config, stop, observe| one_sided::run(config, prepared(config)?, stop, observe),
+        run: |config, stop, observe| {
+            one_sided::run(config, prepared(config)?, &mut |_| None, stop, observe)
+        },
     }),
     serve: Some(server::open),
     // Its answers go to whatever source a datagram states.
@@ -65,18 +67,11 @@ const ACCEPTED: &[&str] = &[
 /// [`TrafficError`] that names the field.
 fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     one_sided::check(config, ACCEPTED)?;
+    one_sided::check_echo(&config.plan)?;
     let mut plan = config.plan.clone();
     // There is no channel for round trips alongside the data.
     plan.latency = false;
-    for (index, connection) in plan.connections.iter_mut().enumerate() {
-        if let Some(limit @ Echo::First(_)) = connection.echo {
-            return Err(weir_model::ModelError::Field {
-                field: format!("connection[{index}].echo"),
-                given: format!("{limit} with peer echo"),
-                accepted: "whole: an echo server sends back all of a datagram".into(),
-            }
-            .into());
-        }
+    for connection in &mut plan.connections {
         connection.echo = Some(Echo::Whole);
     }
     plan.check()?;

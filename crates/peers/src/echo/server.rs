@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_model::plan::{ConnectionFields, Direction, Echo, HeaderFormat, Plan, TransportName};
+use weir_model::plan::{ConnectionFields, Direction, Echo, HeaderFormat, Plan, Transport};
 use weir_model::units::{SendRate, Span};
+use weir_net::clock::Clock;
 use weir_net::tcp::TcpListener;
 use weir_net::udp::{RecvMessage, UdpSocket};
 use weir_traffic::session::{self, Workers};
@@ -20,6 +21,7 @@ struct EchoServer {
     datagrams: Vec<(UdpSocket, SocketAddr)>,
     bound: Vec<SocketAddr>,
     workers: Workers,
+    clock: Clock,
     bounds: Bounds,
 }
 
@@ -35,6 +37,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         datagrams,
         bound,
         workers: Workers::start(&config.workers)?,
+        clock: config.workers.clock.clone(),
         bounds: Bounds::of(&config.limits),
     }))
 }
@@ -42,7 +45,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
 /// The plan of a stream, at this end: what arrives is counted and sent back.
 fn plan() -> Plan {
     let fields = ConnectionFields {
-        transport: TransportName::Tcp,
+        transport: Transport::tcp().name(),
         direction: Direction::Reverse,
         header: HeaderFormat::None,
         echo: Some(Echo::Whole),
@@ -73,23 +76,17 @@ impl Server for EchoServer {
         stop: &Stop,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
-        let EchoServer { streams, datagrams, workers, bounds, .. } = *self;
+        let EchoServer { streams, datagrams, workers, clock, bounds, .. } = *self;
         let counts: Arc<Counts> = Arc::default();
         let counting = counts.clone();
-        let front = |_: &_| Reflector::start(datagrams, workers.clone(), Same, counting);
+        let front = |_: &_| Reflector::start(datagrams, clock, Same, counting);
         let mut on_event = |event: SessionEvent| {
             observe(event.of_server(super::PROTOCOL.name, |_| plan(), bounds.sessions));
             true
         };
         let streams = (streams, plan());
-        let serving = sessions::receive(
-            streams,
-            workers.clone(),
-            (bounds, false),
-            stop,
-            front,
-            &mut on_event,
-        );
+        let serving =
+            sessions::receive(streams, workers, (bounds, false), stop, front, &mut on_event);
         crate::runtime()?.block_on(serving)?;
         observe(counts.event());
         Ok(())

@@ -1,20 +1,17 @@
 //! The echo protocol over loopback: against a server written with the standard library alone, and against Weir's own.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-use weir_model::plan::{Connection, ConnectionFields, Family, PeerName, Plan, TransportName};
+use weir_model::plan::{ConnectionFields, PeerName, TransportName};
 use weir_model::record::{Record, Status};
 use weir_model::units::ByteSize;
-use weir_peers::{Protocol, ServeConfig};
-use weir_traffic::session::WorkerConfig;
-use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, StopReason, TrafficError};
+use weir_peers::Protocol;
+use weir_traffic::{ClientConfig, ServerEvent, TrafficError};
 
-/// Time limit of a broken run; a good run takes a fraction of it.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::common::LIMIT;
+use crate::reflected::{end, loopback, plan, run, serving, totals};
+
 const PACKETS: u64 = 300;
 const BYTES: u64 = 100;
 
@@ -33,70 +30,8 @@ fn fields(transport: TransportName) -> ConnectionFields {
     }
 }
 
-fn plan(to: SocketAddr, connections: Vec<Connection>) -> Plan {
-    let family = if to.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 };
-    Plan {
-        peer: PeerName::Echo,
-        port: Some(to.port()),
-        family: Some(family),
-        connections,
-        ..Plan::default()
-    }
-}
-
-fn run(plan: Plan, to: SocketAddr) -> Result<Record, Failure> {
-    let config = ClientConfig::new(plan, to.ip().to_string());
-    weir_peers::run(config, Stop::new(), &mut |_| {})
-}
-
 fn test(to: SocketAddr, transport: TransportName) -> Record {
-    run(plan(to, vec![fields(transport).into()]), to).unwrap()
-}
-
-/// The server of this crate.
-struct Serving {
-    address: SocketAddr,
-    stop: Stop,
-    events: Receiver<ServerEvent>,
-    thread: Option<JoinHandle<Result<(), TrafficError>>>,
-}
-
-impl Serving {
-    fn start(bind: IpAddr) -> Serving {
-        let config = ServeConfig {
-            bind: vec![bind],
-            port: 0,
-            limits: Limits::default(),
-            workers: WorkerConfig::default(),
-        };
-        let server = protocol().serve.unwrap()(&config).unwrap();
-        let (stop, (sender, events)) = (Stop::new(), channel());
-        let (address, own) = (server.addresses()[0], stop.clone());
-        let run = move || server.run(&own, &mut |event| drop(sender.send(event)));
-        Serving { address, stop, events, thread: Some(std::thread::spawn(run)) }
-    }
-
-    /// Stops the server; returns the events that it reported.
-    fn end(mut self) -> Vec<ServerEvent> {
-        self.stop.request(StopReason::Terminated);
-        self.thread.take().unwrap().join().unwrap().unwrap();
-        self.events.try_iter().collect()
-    }
-}
-
-/// Requests, replies, and requests above the limit.
-fn totals(events: &[ServerEvent]) -> (u64, u64, u64) {
-    let found = events.iter().find_map(|event| match event {
-        ServerEvent::Reflected { requests, replies, limited, .. } => {
-            Some((*requests, *replies, *limited))
-        }
-        _ => None,
-    });
-    found.unwrap()
-}
-
-fn loopback(is_v6: bool) -> IpAddr {
-    if is_v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
+    run(plan(PeerName::Echo, to, vec![fields(transport).into()]), to).unwrap()
 }
 
 /// A server of datagrams as RFC 862 describes it, which answers `answers` requests, `twice` says which of them twice, and
@@ -149,7 +84,8 @@ fn missing_and_repeated_echoes_are_counted() {
 #[test]
 fn a_server_that_never_answers_is_an_error_with_a_record() {
     let to = reference(|_| 0);
-    let failure = run(plan(to, vec![fields(TransportName::Udp).into()]), to).unwrap_err();
+    let failure =
+        run(plan(PeerName::Echo, to, vec![fields(TransportName::Udp).into()]), to).unwrap_err();
     assert!(matches!(failure.error, TrafficError::Lost { .. }), "{failure:?}");
     let record = failure.partial.unwrap();
     assert_eq!(record.status, Status::Partial);
@@ -159,7 +95,7 @@ fn a_server_that_never_answers_is_an_error_with_a_record() {
 #[test]
 fn weir_answers_itself_over_both_transports_and_ip_versions() {
     for is_v6 in [false, true] {
-        let server = Serving::start(loopback(is_v6));
+        let server = serving(PeerName::Echo, loopback(is_v6));
         let to = server.address;
         let datagrams = test(to, TransportName::Udp);
         let echo = datagrams.flows[0].echo.as_ref().unwrap();
@@ -172,12 +108,12 @@ fn weir_answers_itself_over_both_transports_and_ip_versions() {
             ConnectionFields { name: "a".into(), ..fields(TransportName::Tcp) }.into(),
             ConnectionFields { name: "b".into(), count: 3, ..fields(TransportName::Udp) }.into(),
         ];
-        let record = run(plan(to, both), to).unwrap();
+        let record = run(plan(PeerName::Echo, to, both), to).unwrap();
         assert_eq!(record.flows.len(), 4);
         for flow in &record.flows {
             assert_eq!(flow.echo.as_ref().unwrap().bytes, PACKETS * BYTES);
         }
-        let events = server.end();
+        let events = end(server);
         // Only streams are sessions, each with a record of what arrived.
         let records: Vec<&Record> = events
             .iter()
@@ -217,7 +153,7 @@ fn a_stream_comes_back_from_any_server() {
 
 #[test]
 fn the_server_sends_back_what_it_received_and_no_more() {
-    let server = Serving::start(loopback(false));
+    let server = serving(PeerName::Echo, loopback(false));
     let socket = UdpSocket::bind((loopback(false), 0)).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     for bytes in [&[][..], b"x", &[0x57; 1000], &[0; 65_507]] {
@@ -226,7 +162,7 @@ fn the_server_sends_back_what_it_received_and_no_more() {
         let (n, from) = socket.recv_from(&mut back).unwrap();
         assert_eq!((from, &back[..n]), (server.address, bytes));
     }
-    assert_eq!(totals(&server.end()), (4, 4, 0));
+    assert_eq!(totals(&end(server)), (4, 4, 0));
 }
 
 #[test]
@@ -239,7 +175,7 @@ fn ports_of_services_get_no_answer() {
         );
         return;
     };
-    let server = Serving::start(loopback(false));
+    let server = serving(PeerName::Echo, loopback(false));
     // So would another server on the same port answer without end.
     let twin = UdpSocket::bind((IpAddr::from([127, 0, 0, 2]), server.address.port())).unwrap();
     let client = UdpSocket::bind((loopback(false), 0)).unwrap();
@@ -252,7 +188,7 @@ fn ports_of_services_get_no_answer() {
         ignored.set_nonblocking(true).unwrap();
         assert!(ignored.recv_from(&mut [0; 8]).is_err());
     }
-    assert_eq!(totals(&server.end()), (3, 1, 0));
+    assert_eq!(totals(&end(server)), (3, 1, 0));
 }
 
 #[test]
@@ -272,7 +208,7 @@ fn what_an_echo_server_lacks_is_refused_by_its_field() {
         ("autostart", ConnectionFields { autostart: false, ..udp() }),
     ];
     for (field, connection) in refused {
-        let plan = plan(to, vec![connection.into()]);
+        let plan = plan(PeerName::Echo, to, vec![connection.into()]);
         let checked = weir_peers::check(&ClientConfig::new(plan.clone(), "127.0.0.1"));
         let checked = checked.and_then(|()| plan.check().map_err(TrafficError::from));
         match checked {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-mod iperf3;
 mod echo;
+mod iperf3;
+mod reflected;
+mod stamp;
 mod ttcp;

@@ -4949,9 +4949,10 @@ export interface components {
          *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
          *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
          *     - `rtp`: RTP's (RFC 3550), with Weir's own behind it.
+         *     - `stamp`: That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit" | "rtp";
+        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit" | "rtp" | "stamp";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
@@ -6381,6 +6382,13 @@ export interface components {
          * @enum {string}
          */
         PeerName: "weir" | "auto" | "iperf3";
+         *     - `iperf3`: That of iperf3.
+         *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
+         *     - `stamp`: STAMP (RFC 8762), without authentication.
+         *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
+         * @enum {string}
+         */
+        PeerName: "weir" | "iperf3" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50
