@@ -1,3 +1,4 @@
 //! Fuzz bodies, one per parser of outside bytes: functions that take any bytes and check invariants.
 
+pub use crate::iperf3::fuzz_iperf3;
 pub use crate::stamp::fuzz_stamp;

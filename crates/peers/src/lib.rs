@@ -72,8 +72,8 @@ pub struct Client {
     pub check: fn(&ClientConfig) -> Result<(), TrafficError>,
     /// Runs the test.
     pub run: RunTest,
-    /// Whether a server of the tool answers at an address; takes a few seconds at most, and starts no test.
-    pub probe: fn(SocketAddr) -> bool,
+    /// Whether a server of the tool answers at an address; takes a few seconds at most, and starts no test. Absent: unknown.
+    pub probe: Option<fn(SocketAddr) -> bool>,
 }
 
 /// A command with the flags of the tool.
@@ -127,7 +127,7 @@ fn recognised(
     elsewhere: bool,
 ) -> Option<(PeerName, SocketAddr)> {
     let known = || {
-        let probe = |peer: &PeerName| Some((*peer, Protocol::find(peer.label())?.client?.probe));
+        let probe = |peer: &PeerName| Some((*peer, Protocol::find(peer.label())?.client?.probe?));
         PeerName::ALL.iter().filter_map(probe)
     };
     if failure.partial.is_some() {

@@ -19,8 +19,10 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
         run: |config, stop, observe| {
             one_sided::run(config, prepared(config)?, &mut |_| None, stop, observe)
         },
+        probe: None,
     }),
     serve: Some(server::open),
+    guests: None,
     // Its answers go to whatever source a datagram states.
     is_served_by_name_only: true,
 };

@@ -8,6 +8,8 @@ mod results;
 mod server;
 mod settings;
 
+pub use settings::fuzz_iperf3;
+
 use crate::{Client, Protocol};
 
 /// Declaration of the protocol.
@@ -19,7 +21,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     client: Some(Client {
         check: |config| settings::prepared(config).map(drop),
         run: client::run,
-        probe: client::probe,
+        probe: Some(client::probe),
     }),
     serve: Some(server::open),
     guests: Some(server::guests),

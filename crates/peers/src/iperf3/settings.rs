@@ -340,6 +340,25 @@ pub(super) fn plan(parameters: &Parameters, longest: u64) -> Result<Plan, Refuse
     }
 }
 
+/// Fuzz body: any parameters make a plan that is valid, or are refused; any results are read as they are written again.
+pub fn fuzz_iperf3(data: &[u8]) {
+    if let Ok(parameters) = Parameters::parse(data) {
+        assert_eq!(Parameters::parse(&parameters.to_json()).as_ref(), Ok(&parameters));
+        if let Ok(plan) = plan(&parameters, 3600) {
+            assert!(plan.check().is_ok());
+            let flows = plan.flows(weir_model::plan::Family::Ipv4, 1500);
+            assert!((1..=2 * codec::MAX_STREAMS as usize).contains(&flows.len()));
+        }
+    }
+    if let Ok(results) = codec::Results::parse(data) {
+        let again = codec::Results::parse(&results.to_json());
+        assert!(again.is_ok_and(|again| again.streams.len() == results.streams.len()));
+    }
+    if let Some(reply) = codec::reply_to(data) {
+        assert!(reply.len() == data.len() && codec::is_reply(&reply));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,6 +462,15 @@ mod tests {
                 assert_eq!(near.header, far.header);
             }
         }
+    }
+
+    #[test]
+    fn mutated_messages_are_read_or_refused() {
+        let parameters = Parameters { parallel: 3, time: 5, rate: 1000, ..Parameters::default() };
+        let stream = codec::StreamResult { id: 1, bytes: 5, ..codec::StreamResult::default() };
+        let results = codec::Results { streams: vec![stream], ..codec::Results::default() };
+        let corpus = [parameters.to_json(), results.to_json(), codec::HELLO.to_vec()];
+        weir_laws::mutation::replay(&corpus.each_ref().map(Vec::as_slice), 20_000, fuzz_iperf3);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use weir_model::plan::PeerName;
 use crate::{Client, Protocol};
 
 const CLIENT: Client =
-    Client { check: |config| client::prepared(config).map(drop), run: client::run };
+    Client { check: |config| client::prepared(config).map(drop), run: client::run, probe: None };
 
 /// Declaration of STAMP.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -22,6 +22,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     command: None,
     client: Some(CLIENT),
     serve: Some(server::open_stamp),
+    guests: None,
     // Its answers go to whatever source a datagram states.
     is_served_by_name_only: true,
 };
@@ -31,5 +32,6 @@ pub(crate) const TWAMP_LIGHT: Protocol = Protocol {
     name: PeerName::TwampLight.label(),
     port: PeerName::TwampLight.default_port(),
     serve: Some(server::open_twamp_light),
+    guests: None,
     ..PROTOCOL
 };

@@ -193,7 +193,7 @@ fn a_server_of_iperf3_is_tested() {
         return;
     }
     for (connections, is_udp) in [
-        ("[[connection]]\nbytes = \"5M\"\ncount = 2", false),
+        ("[[connection]]\nbytes = \"5M\"\ncount = 2\nrate = \"100M\"", false),
         ("[[connection]]\nduration = \"1s\"\ndirection = \"reverse\"", false),
         ("[[connection]]\nbytes = \"5M\"\ndirection = \"reverse\"", false),
         (
@@ -376,7 +376,7 @@ fn results_that_are_too_long_or_not_results_end_their_session() {
         client.send(results);
         assert_eq!(client.byte(), None);
         let record = served(&server);
-        assert_eq!((record.status, received(&record.flows[0]).0), (Status::Partial, 1000));
+        assert_eq!(record.status, Status::Partial);
     }
     assert_serves(&server);
 }

@@ -99,10 +99,7 @@ pub(crate) struct GeneralArgs {
 flags! {
     #[command(next_help_heading = "Traffic")]
     TrafficArgs {
-        /// Protocol of the server: weir, or that of another tool, which carries a part of these flags (docs/peers.md): iperf3;
-        /// auto: that of the server that answers
-        /// [default: weir]
-        #[arg(long, value_name = "NAME", hide_possible_values = true)]
+        #[arg(long, value_name = "NAME", help = peers())]
         peer: Option<PeerName> => plan.peer,
         /// Send UDP datagrams; the same as --transport udp
         #[arg(short = 'u', long)]
@@ -248,6 +245,15 @@ flags! {
         #[arg(long, value_name = "FORMAT", value_parser = values::header())]
         header: Option<HeaderFormat> => connection.header,
     }
+}
+
+/// The help of `--peer`, with all protocols.
+fn peers() -> String {
+    format!(
+        "Protocol of the server: {}. Those of other tools carry a part of these flags (docs/peers.md); auto takes that of the server that \
+         answers [default: weir]",
+        PeerName::accepted()
+    )
 }
 
 /// The help of `--spacing`, with all laws.
