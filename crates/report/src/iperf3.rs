@@ -1,6 +1,6 @@
 //! A record in the form of iperf3's JSON (`iperf3 -J`, `--json-stream`), for programs that read that.
 //!
-//! Fields, names and units are those of iperf3 3.20. What a record does not have is absent, where iperf3 would have it. There is
+//! Fields, names and units are those of iperf3 3.21. What a record does not have is absent, where iperf3 would have it. There is
 //! no field for what iperf3 does not know: the record itself has it.
 
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! Messages of iperf3: the cookie, the states, the parameters and results as JSON, and the hello of UDP streams.
 //!
-//! The format is that of iperf3 3.1 to 3.20; it has no specification besides the program.
+//! The format is that of iperf3 3.1 to 3.21; it has no specification besides the program.
 
 use serde_json::{Map, Number, Value};
 

@@ -108,7 +108,7 @@ pub(super) fn totals<'a>(
     })
 }
 
-/// The results of the stream at `index`. Before 3.13, iperf3 counts datagrams of the omitted time and does not state how many:
+/// The results of the stream at `index`. Before 3.14, iperf3 counts datagrams of the omitted time and does not state how many:
 /// the bytes, which it counts without them, tell.
 fn stream_of(results: &Results, index: usize, spec: &FlowSpec, omit: Span) -> Option<StreamResult> {
     let id = stream_id(index);
