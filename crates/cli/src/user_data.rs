@@ -44,6 +44,7 @@ fn calibration(host: &str) -> Option<CalibrationRef> {
 }
 
 /// Lateness in ns from which an emulator on this host counts a packet as late in a verdict: by the host's newest calibration.
+#[cfg(target_os = "linux")]
 pub(crate) fn late_limit_ns() -> u64 {
     let host = weir_net::host::host().ok();
     let found = host.and_then(|host| calibration(&host.hostname));
