@@ -693,7 +693,7 @@ impl Flow {
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         match &self.socket {
             Socket::Stream(socket) => {
-                weir_net::tcp::unacknowledged_bytes(socket).unwrap_or(0).into()
+                weir_net::tcp::unacknowledged_bytes(&**socket).unwrap_or(0).into()
             }
             Socket::Datagrams(_) => 0,
         }

@@ -210,7 +210,7 @@ pub fn limit_unsent(socket: &impl AsSocket, bytes: u32) -> io::Result<()> {
 }
 
 /// Bytes written to a TCP socket and not yet acknowledged by the peer (`SIOCOUTQ`).
-pub fn unacknowledged_bytes(socket: &impl AsSocket) -> io::Result<u32> {
+pub fn unacknowledged_bytes(socket: &(impl AsSocket + ?Sized)) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
     let rc = unsafe { libc::ioctl(borrow(socket).as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };

@@ -122,7 +122,7 @@ pub fn limit_unsent(_socket: &impl AsSocket, _bytes: u32) -> io::Result<()> {
 }
 
 /// Not available.
-pub fn unacknowledged_bytes(_socket: &impl AsSocket) -> io::Result<u32> {
+pub fn unacknowledged_bytes(_socket: &(impl AsSocket + ?Sized)) -> io::Result<u32> {
     unsupported()
 }
 
