@@ -239,7 +239,9 @@ fn a_closed_standard_output_ends_the_receiver() {
     let mut receiver = weir(directory.path(), &["ttcp", "-r", "-p", &port]).spawn().unwrap();
     drop(receiver.stdout.take());
     wait_until_bound(&port, false);
-    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    // Another program's socket may have had the port's number a moment ago.
+    let connect = || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok();
+    let mut stream = std::iter::repeat_with(connect).flatten().next().unwrap();
     // Until the receiver closes the connection.
     while stream.write_all(&[7; 10_000]).is_ok() {}
     let output = receiver.wait_with_output().unwrap();
