@@ -69,12 +69,14 @@ pub(super) fn run(
 }
 
 /// Time for each step of a probe.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_secs(2);
+/// How often a server is asked, and the pause between: one that has just refused a client of Weir may be busy for a moment.
+const PROBES: (usize, Duration) = (4, Duration::from_millis(500));
 
 /// Whether a server answers a cookie: one that is free asks for parameters, one that is busy says so.
 pub(super) fn probe(address: SocketAddr) -> bool {
     use std::io::{Read, Write};
-    let asking = || {
+    let ask = || {
         let mut stream = std::net::TcpStream::connect_timeout(&address, PROBE)?;
         stream.set_read_timeout(Some(PROBE))?;
         stream.set_write_timeout(Some(PROBE))?;
@@ -83,7 +85,13 @@ pub(super) fn probe(address: SocketAddr) -> bool {
         stream.read_exact(&mut byte)?;
         Ok::<_, std::io::Error>(State::parse(byte[0]))
     };
-    matches!(asking(), Ok(Some(State::ParamExchange | State::AccessDenied)))
+    let (times, pause) = PROBES;
+    (0..times).any(|time| {
+        if time > 0 {
+            std::thread::sleep(pause);
+        }
+        matches!(ask(), Ok(Some(State::ParamExchange | State::AccessDenied)))
+    })
 }
 
 /// Waits for something before the test, unless it is stopped.
