@@ -1,6 +1,42 @@
 //! Validation of names from documents that become words of a command line: anything that could be read as
 //! other than a name is refused early.
 
+/// Makes a type with `ALL` and `label` printed and parsed by its labels; `what` names it in errors.
+macro_rules! labelled {
+    ($name:ty, $what:literal) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.pad(self.label())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::ModelError;
+            fn from_str(text: &str) -> Result<Self, crate::ModelError> {
+                let found = Self::ALL.iter().find(|known| known.label() == text);
+                found.copied().ok_or_else(|| crate::ModelError::Value {
+                    what: $what,
+                    given: text.into(),
+                    accepted: Self::accepted(),
+                })
+            }
+        }
+
+        impl $name {
+            /// All labels, for help and errors.
+            #[must_use]
+            pub fn accepted() -> &'static str {
+                static LABELS: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    crate::phrases::one_of(<$name>::ALL.iter().map(|known| known.label()))
+                });
+                &LABELS
+            }
+        }
+    };
+}
+
+pub(crate) use labelled;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ModelError;

@@ -4,7 +4,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ModelError;
 use crate::units::ByteSize;
 
 use super::Transport;
@@ -130,30 +129,4 @@ impl HeaderFormat {
     }
 }
 
-impl std::fmt::Display for HeaderFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-impl std::str::FromStr for HeaderFormat {
-    type Err = ModelError;
-    fn from_str(text: &str) -> Result<Self, ModelError> {
-        let found = Self::ALL.iter().find(|format| format.label() == text);
-        found.copied().ok_or_else(|| ModelError::Value {
-            what: "header format",
-            given: text.into(),
-            accepted: Self::accepted(),
-        })
-    }
-}
-
-impl HeaderFormat {
-    /// The names of all formats, for errors.
-    fn accepted() -> &'static str {
-        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::phrases::one_of(HeaderFormat::ALL.iter().map(|format| format.label()))
-        });
-        &NAMES
-    }
-}
+crate::names::labelled!(HeaderFormat, "header format");

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DEFAULT_PORT, TransportName};
-use crate::ModelError;
 
 /// Declares the protocols: variant, name, default port, transports.
 macro_rules! peers {
@@ -63,31 +62,4 @@ peers! {
     TwampLight: "twamp-light", 862, [Udp];
 }
 
-impl std::fmt::Display for PeerName {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-impl std::str::FromStr for PeerName {
-    type Err = ModelError;
-    fn from_str(text: &str) -> Result<Self, ModelError> {
-        let found = Self::ALL.iter().find(|peer| peer.label() == text);
-        found.copied().ok_or_else(|| ModelError::Value {
-            what: "peer",
-            given: text.into(),
-            accepted: Self::accepted(),
-        })
-    }
-}
-
-impl PeerName {
-    /// The names, for messages.
-    #[must_use]
-    pub fn accepted() -> &'static str {
-        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::phrases::one_of(PeerName::ALL.iter().map(|peer| peer.label()))
-        });
-        &NAMES
-    }
-}
+crate::names::labelled!(PeerName, "peer");

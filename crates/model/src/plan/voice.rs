@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Connection, HeaderFormat, Switch};
-use crate::ModelError;
 use crate::units::{RateLimit, SendRate, Span};
 
 /// Depth of a jitter buffer that the plan does not state.
@@ -215,33 +214,7 @@ impl Connection {
     }
 }
 
-impl std::fmt::Display for VoiceCodec {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-impl std::str::FromStr for VoiceCodec {
-    type Err = ModelError;
-    fn from_str(text: &str) -> Result<Self, ModelError> {
-        let found = Self::ALL.iter().find(|codec| codec.label() == text);
-        found.copied().ok_or_else(|| ModelError::Value {
-            what: "codec",
-            given: text.into(),
-            accepted: Self::accepted(),
-        })
-    }
-}
-
-impl VoiceCodec {
-    /// The names of all codecs, for errors.
-    fn accepted() -> &'static str {
-        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::phrases::one_of(VoiceCodec::ALL.iter().map(|codec| codec.label()))
-        });
-        &NAMES
-    }
-}
+crate::names::labelled!(VoiceCodec, "codec");
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,6 @@ use super::fields::ConnectionFields;
 pub use super::fields::{
     CoverageOptions, GroupOptions, IpOptions, StreamOptions, TcpOptions, UdpOptions,
 };
-use crate::ModelError;
 
 pub use description::{Description, Headers};
 pub use options::Misplaced;
@@ -261,31 +260,4 @@ impl TransportName {
     }
 }
 
-impl std::fmt::Display for TransportName {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-impl std::str::FromStr for TransportName {
-    type Err = ModelError;
-    fn from_str(text: &str) -> Result<Self, ModelError> {
-        let found = Self::ALL.iter().find(|name| name.label() == text);
-        found.copied().ok_or_else(|| ModelError::Value {
-            what: "transport",
-            given: text.into(),
-            accepted: Self::accepted(),
-        })
-    }
-}
-
-impl TransportName {
-    /// The names of all transports, for errors.
-    #[must_use]
-    pub(crate) fn accepted() -> &'static str {
-        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::phrases::one_of(TransportName::ALL.iter().map(|name| name.label()))
-        });
-        &NAMES
-    }
-}
+crate::names::labelled!(TransportName, "transport");
