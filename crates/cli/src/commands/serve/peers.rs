@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use weir_jobs::{Event, Notice, ServeJob};
 use weir_model::record::Record;
+use weir_model::warning::{Severity, Warning};
 use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
 use weir_runs::retention::Retention;
 use weir_traffic::session::WorkerConfig;
@@ -182,7 +183,11 @@ impl Listening {
 const LABEL: &str = "served";
 /// Days after which such a result is removed, unless it was tagged, and the maximum number of them: clients create them
 /// without end.
-const KEPT: Retention<'static> = Retention { label: LABEL, own: &[], days: 90, most: 20_000 };
+const KEPT: Retention<'static> = Retention { label: LABEL, own: &[], days: 90, most: 2_000 };
+/// Rows of intervals of such a result, and samples of TCP information: about 1 MB of each. Clients choose how many there are.
+const MAX_ROWS: usize = 3_600;
+/// Distributions of such a result.
+const MAX_HISTOGRAMS: usize = 64;
 /// Results that are stored before old ones are removed again.
 const TIDY_EVERY: u64 = 100;
 
@@ -203,6 +208,7 @@ impl Kept<'_> {
         let started = now.saturating_sub(Duration::from_secs_f64(record.seconds.max(0.0)));
         record.started_at = weir_runs::rfc3339(started.as_millis() as u64);
         user_data::add_calibration(&mut record);
+        trim(&mut record);
         let tidies = self.stored.is_multiple_of(TIDY_EVERY).then_some(&KEPT);
         self.stored += 1;
         match user_data::keep_and_tidy(&record, tidies, now.as_millis() as i64) {
@@ -215,10 +221,59 @@ impl Kept<'_> {
     }
 }
 
+/// Removes intervals and samples of which there are too many to be stored, and says so.
+fn trim(record: &mut Record) {
+    let rows: usize = record.intervals.iter().map(|interval| interval.flows.len()).sum();
+    if rows > MAX_ROWS {
+        record.intervals.clear();
+    }
+    let samples: usize = record.flows.iter().map(|flow| flow.tcp_samples.len()).sum();
+    if samples > MAX_ROWS {
+        record.flows.iter_mut().for_each(|flow| flow.tcp_samples.clear());
+    }
+    let histograms = record.histograms.len();
+    if histograms > MAX_HISTOGRAMS {
+        record.histograms.clear();
+    }
+    if rows > MAX_ROWS || samples > MAX_ROWS || histograms > MAX_HISTOGRAMS {
+        let text = "the intervals, TCP samples or distributions of this test are too many to be stored by its server: they are absent";
+        record.warnings.push(Warning::new("details-not-stored", Severity::Info, text));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::record::{Flow, Histogram, Interval, IntervalFlow, TcpSample};
     use weir_model::units::Span;
+
+    #[test]
+    fn details_beyond_their_limits_are_not_stored() {
+        let of = |flows: usize, intervals: usize| {
+            let row =
+                Interval { flows: vec![IntervalFlow::default(); flows], ..Interval::default() };
+            let mut record = Record {
+                intervals: vec![row; intervals],
+                flows: vec![
+                    Flow {
+                        tcp_samples: vec![TcpSample::default(); 4 * intervals],
+                        ..Flow::default()
+                    };
+                    flows
+                ],
+                histograms: vec![Histogram::default(); flows],
+                ..Record::default()
+            };
+            trim(&mut record);
+            let samples = record.flows[0].tcp_samples.len();
+            let codes: Vec<_> = record.warnings.iter().map(|w| w.code.clone()).collect();
+            (record.intervals.len(), samples, record.histograms.len(), codes.len())
+        };
+        assert_eq!(of(1, 900), (900, 3600, 1, 0));
+        assert_eq!(of(1, 901), (901, 0, 1, 1));
+        assert_eq!(of(1, 3601), (0, 0, 1, 1));
+        assert_eq!(of(65, 10), (10, 40, 0, 1));
+    }
 
     #[test]
     fn reflectors_are_served_only_where_they_are_named() {
