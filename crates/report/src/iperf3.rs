@@ -24,7 +24,7 @@ impl std::fmt::Display for NoIperf3Form {
     }
 }
 
-/// Stops at values that are absent, which iperf3's readers expect to be numbers or not there.
+/// An object of the fields that are present.
 fn object(fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
     let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect::<Map<_, _>>())
@@ -99,7 +99,7 @@ impl<'a> Form<'a> {
     fn start(&self) -> Value {
         let record = self.record;
         let at = record.started_at.parse::<Timestamp>().ok();
-        let host = record.local.as_ref().map(|host| format!("Linux {} {}", host.host, host.kernel));
+        let host = record.local.as_ref().map(|host| format!("{} {}", host.host, host.kernel));
         let rate = self.connection.send_rate();
         let bits = match rate.limit {
             RateLimit::Unlimited => 0,
