@@ -6,6 +6,9 @@
 /// Maximum number of stored intervals; a longer test continues in the last one.
 pub const MAX_INTERVALS: usize = 1_000_000;
 
+/// How long what belongs to an interval may be read after its end, besides the remainder of a test, ns.
+const SHOWN_AFTER_NS: u64 = 30_000_000;
+
 /// Boundaries of intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalClock {
@@ -50,6 +53,12 @@ impl IntervalClock {
     /// Length of interval `index` in seconds; `None` for the one without end.
     pub fn seconds(&self, index: usize) -> Option<f64> {
         Some((self.end_offset_ns(index)? - self.start_offset_ns(index)) as f64 / 1e9)
+    }
+
+    /// When interval `index` can be shown, on the local clock: what is read just after its end belongs to it. `None`: it has no end.
+    pub fn shown_ns(&self, index: usize) -> Option<u64> {
+        let end = self.end_ns(index)?;
+        Some(end.saturating_add(self.tail_ns()).saturating_add(SHOWN_AFTER_NS))
     }
 
     /// A remainder after a boundary that is shorter than this is added to the interval before: a tenth of an

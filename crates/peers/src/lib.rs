@@ -5,7 +5,9 @@
 //! serves its clients. It is registered by its `mod` line and its entry in [`PROTOCOLS`]: command, help, completions, flags
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
+mod carried;
 mod echo;
+mod ending;
 #[doc(hidden)]
 pub mod fuzz;
 mod iperf3;

@@ -6,83 +6,38 @@ use std::time::Duration;
 
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Connection, ConnectionFields, Echo, FlowSpec, PeerName, Plan};
+use weir_model::plan::{Echo, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
-use weir_model::record::{Record, Status};
+use weir_model::record::Record;
 use weir_model::report::EndReport;
 use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Signals, Workers};
-use weir_traffic::{ClientConfig, Event, Failure, Stop, StopReason, TrafficError};
+use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
+use crate::carried::{self, Side};
+use crate::ending::{Over, nominal, stopped};
 use crate::shown::Shown;
 
 /// Sending starts this long after the sockets are open.
 const START_NS: u64 = 20_000_000;
 
-/// Refuses what a test without a control connection does not have, and options of a connection that are not `accepted`.
+/// The plan of a test without a control connection, each connection of which is an echo. Options that are not `accepted` are
+/// refused.
 ///
 /// # Errors
 /// [`TrafficError`] that names the field.
-pub(crate) fn check(config: &ClientConfig, accepted: &[&str]) -> Result<(), TrafficError> {
-    let peer = config.plan.peer;
-    let of_test = [
-        ("key", config.key.is_some(), "no key"),
-        ("packet_log", config.packet_log.is_some(), "no packet log"),
-        ("fetch", config.fetch.is_some(), "no file of the server"),
-        ("control_socket", config.control_socket.is_some(), "no control socket"),
-        ("content", config.supply.is_some(), "content that is generated"),
-    ];
-    if let Some((field, _, accepted)) = of_test.into_iter().find(|(_, is_set, _)| *is_set) {
-        let given = format!("given with peer {peer}");
-        return Err(TrafficError::Input { field, given, accepted: accepted.into() });
-    }
-    let fields = |c: &Connection| serde_json::to_value(ConnectionFields::from(c.clone())).ok();
-    let default = fields(&Connection::default());
-    for (index, connection) in config.plan.connections.iter().enumerate() {
-        let given = fields(connection);
-        let Some((given, default)) =
-            given.as_ref().and_then(|g| g.as_object()).zip(default.as_ref())
-        else {
-            continue;
-        };
-        let other = given.iter().find(|(name, value)| {
-            default.get(*name) != Some(*value) && !accepted.contains(&name.as_str())
-        });
-        if let Some((name, value)) = other {
-            let text = value.as_str().map_or_else(|| value.to_string(), Into::into);
-            return Err(refused(index, name, text, peer, "its default"));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses an echo of a part of each datagram: the far end sends back all of it.
-///
-/// # Errors
-/// [`TrafficError::Plan`].
-pub(crate) fn check_echo(plan: &Plan) -> Result<(), TrafficError> {
-    for (index, connection) in plan.connections.iter().enumerate() {
+pub(crate) fn prepared(config: &ClientConfig, accepted: &[&str]) -> Result<Plan, TrafficError> {
+    carried::check(config, |field| accepted.contains(&field).then_some(Side::Both))?;
+    let mut plan = config.plan.clone();
+    // There is no channel for round trips alongside the data.
+    plan.latency = false;
+    for (index, connection) in plan.connections.iter_mut().enumerate() {
+        // The far end sends back all of it.
         if let Some(limit @ Echo::First(_)) = connection.echo {
-            return Err(refused(index, "echo", limit, plan.peer, "whole"));
+            return Err(carried::of_connection(plan.peer, index, "echo", limit, "whole"));
         }
+        connection.echo = Some(Echo::Whole);
     }
-    Ok(())
-}
-
-/// The refusal of a field of a connection.
-pub(crate) fn refused(
-    index: usize,
-    field: &str,
-    given: impl std::fmt::Display,
-    peer: PeerName,
-    accepted: &str,
-) -> TrafficError {
-    let field = format!("connection[{index}].{field}");
-    let given = format!("{given} with peer {peer}");
-    weir_model::ModelError::Field { field, given, accepted: accepted.into() }.into()
-}
-
-fn stopped(reason: StopReason) -> TrafficError {
-    TrafficError::Stopped(reason.text(), reason.exit_code())
+    Ok(plan)
 }
 
 /// The messages of the protocol among the datagrams of a flow; `None`: there are none.
@@ -104,7 +59,7 @@ pub(crate) fn run(
             config.commands.refuse("a test without a control connection has no commands");
         tokio::select! {
             record = test(config, plan, signals, stop, observe) => record,
-            () = refusing => unreachable!("it never ends"),
+            never = refusing => match never {},
         }
     })
 }
@@ -173,17 +128,12 @@ async fn test(
         reason,
     });
     let failed = failed.or_else(|| silent(&report, &specs, peer));
-    let (status, end_reason, error) = match (interrupted, failed) {
-        (Some(reason), _) => {
-            (Status::Interrupted, reason.text().to_string(), Some(stopped(reason)))
-        }
-        (None, Some(failed)) => (Status::Partial, failed.to_string(), Some(failed)),
-        (None, None) => (Status::Complete, "all flows ended".into(), None),
+    let over = match (interrupted, failed) {
+        (Some(reason), _) => Over::Stopped(reason),
+        (None, Some(failed)) => Over::Failed(failed),
+        (None, None) => Over::Complete,
     };
-    let nominal = match plan.nominal {
-        Some(rate) => Some((rate.0, "stated".to_string())),
-        None => config.nominal_auto.then(|| session::nominal(peer.ip())).flatten(),
-    };
+    let (status, end_reason) = over.status();
     let peer_name = plan.peer.label().into();
     let record = assemble(Parts {
         plan: Plan { host: Some(config.host.clone()), ..plan.clone() },
@@ -199,20 +149,14 @@ async fn test(
         intervals_shown: shown.count,
         status,
         end_reason,
-        nominal,
+        nominal: nominal(config, peer),
         latency: None,
         loss_threshold_ns: loss_threshold_ns(&plan),
         control_bytes: 0,
         path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
     });
     let record = Record { control_bytes: None, ..record };
-    for interval in record.intervals.iter().skip(shown.count) {
-        observe(Event::Interval(Box::new(interval.clone())));
-    }
-    match error {
-        None => Ok(record),
-        Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
-    }
+    over.end(record, shown.count, observe)
 }
 
 fn loss_threshold_ns(plan: &Plan) -> u64 {
@@ -254,11 +198,7 @@ async fn open(
         loss_threshold: Some(weir_model::units::Span(loss_threshold_ns(plan))),
         ..plan.clone()
     };
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).map_err(|error| TrafficError::System {
-        operation: "reading random bytes".into(),
-        source: std::io::Error::other(error),
-    })?;
+    let key = session::random()?;
     let mut end =
         End::new(workers, &timed, false).with_key(key).with_host(peer.ip(), plan.device.as_deref());
     for spec in &specs {

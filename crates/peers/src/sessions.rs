@@ -23,13 +23,18 @@ use crate::family;
 /// Silence after a marker that ends a session of datagrams. Data reordered behind the marker still counts.
 pub(crate) const QUIET_NS: u64 = 500_000_000;
 /// How often the limits of a session are checked.
-const TICK: Duration = Duration::from_millis(500);
+pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Silence that ends a session of datagrams in a server, at the latest: its source is not verified.
 pub(crate) const DATAGRAM_SILENCE: Duration = Duration::from_secs(5);
 /// Time for stopped sessions to report.
 const ENDING: Duration = Duration::from_secs(2);
 /// Rows of a session's intervals: one a second.
 const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// The intervals of a session that begins at `start_ns`.
+pub(crate) fn intervals(start_ns: u64, omit_ns: u64) -> IntervalClock {
+    IntervalClock { start_ns, interval_ns: INTERVAL_NS, omit_ns }
+}
 
 /// Limits of sessions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -162,16 +167,28 @@ pub(crate) async fn receive<F>(
     // Sessions observe the stop request themselves. A client that keeps sending would open another session each time.
     shared.is_ending.store(true, Ordering::Release);
     drop(accepting);
-    while shared.has_sessions() {
+    last_events(&mut inbox, || shared.has_sessions(), &mut |event| {
+        on_event(event);
+    })
+    .await;
+    Ok(())
+}
+
+/// Takes the events of sessions that are being stopped.
+pub(crate) async fn last_events<E>(
+    inbox: &mut mpsc::UnboundedReceiver<E>,
+    has_sessions: impl Fn() -> bool,
+    on_event: &mut dyn FnMut(E),
+) {
+    while has_sessions() {
         match tokio::time::timeout(ENDING, inbox.recv()).await {
-            Ok(Some(event)) => drop(on_event(event)),
+            Ok(Some(event)) => on_event(event),
             _ => break,
         }
     }
     while let Ok(event) = inbox.try_recv() {
         on_event(event);
     }
-    Ok(())
 }
 
 /// Accepts connections; each is a session.
@@ -211,7 +228,7 @@ pub(crate) fn new_end(shared: &Shared, plan: &Plan, peer: SocketAddr) -> End {
 
 /// Starts a session at `start_ns`; returns its intervals.
 pub(crate) fn begin(end: &End, start_ns: u64) -> IntervalClock {
-    let intervals = IntervalClock { start_ns, interval_ns: INTERVAL_NS, omit_ns: 0 };
+    let intervals = intervals(start_ns, 0);
     end.start(intervals);
     intervals
 }
@@ -328,7 +345,8 @@ impl SessionEvent {
                 let reason = ended.reason.clone();
                 let host = Some(peer.ip().to_canonical().to_string());
                 let plan = Plan { host, ..plan(&spec) };
-                let record = record(name, plan, spec, peer, report.clone(), intervals, ended);
+                let record =
+                    record(name, plan, vec![spec], peer, (report.clone(), None), intervals, ended);
                 ServerEvent::SessionClosed {
                     session,
                     peer: peer.into(),
@@ -341,24 +359,24 @@ impl SessionEvent {
     }
 }
 
-/// The record of this end of a test with `peer`, by the protocol `name`.
+/// The record of this end of a test with `peer`, by the protocol `name`, without bytes of control.
 pub(crate) fn record(
     name: &str,
     plan: Plan,
-    spec: FlowSpec,
+    specs: Vec<FlowSpec>,
     peer: SocketAddr,
-    local: EndReport,
+    (local, remote): (EndReport, Option<EndReport>),
     intervals: IntervalClock,
     ended: Ended,
 ) -> Record {
     let record = assemble(Parts {
         plan,
-        specs: vec![spec],
+        specs,
         family: family(peer),
         local,
-        remote: None,
+        one_sided: remote.is_none(),
+        remote,
         peer: name.into(),
-        one_sided: true,
         peer_reports: Default::default(),
         clock: None,
         intervals,
@@ -371,6 +389,6 @@ pub(crate) fn record(
         control_bytes: 0,
         path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
     });
-    // There is no control connection, and this end has no loss threshold.
+    // This end has no loss threshold.
     Record { control_bytes: None, loss_threshold_seconds: None, ..record }
 }

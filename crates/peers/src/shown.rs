@@ -6,9 +6,6 @@ use weir_flow::IntervalClock;
 use weir_model::record::Interval;
 use weir_traffic::session::{End, Workers};
 
-/// How long an interval is over before it is shown: what is read just after its end belongs to it.
-const AFTER_NS: u64 = 30_000_000;
-
 /// The intervals of one end that have been shown.
 pub(crate) struct Shown {
     pub(crate) intervals: IntervalClock,
@@ -22,10 +19,9 @@ impl Shown {
 
     /// The next interval, when it can be shown. Never, if there are none.
     pub(crate) async fn next(&mut self, workers: &Workers, end: &End) -> Interval {
-        let Some(ends_ns) = self.intervals.end_ns(self.count) else {
+        let Some(at_ns) = self.intervals.shown_ns(self.count) else {
             return std::future::pending().await;
         };
-        let at_ns = ends_ns.saturating_add(self.intervals.tail_ns()).saturating_add(AFTER_NS);
         let wait = Duration::from_nanos(at_ns.saturating_sub(workers.now_ns()));
         tokio::time::sleep(wait).await;
         let interval = end.interval(&self.intervals, self.count);

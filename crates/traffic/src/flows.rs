@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use weir_flow::assemble::interval;
 use weir_flow::{
     Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, Receiving, SenderClock, Sending,
     StreamReceiving, Supply, Transacting,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
-use weir_model::record::{Histogram, IntervalCount, Membership, Tcp};
+use weir_model::record::{Histogram, Interval, IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::{BitRate, SendRate};
 use weir_net::tcp::TcpInfo;
@@ -33,6 +34,25 @@ use crate::transport::{
 
 /// Smallest limit of unsent bytes of a paced stream.
 const MIN_UNSENT_BYTES: u32 = 4096;
+
+/// The counts of an interval that has ended, of flows of which this end's are known.
+pub(crate) fn live_interval(
+    flows: &[Flow],
+    intervals: &IntervalClock,
+    index: usize,
+    now_ns: u64,
+) -> Interval {
+    let counts = flows.iter().map(|flow| {
+        let connection = &flow.spec.connection;
+        let here = flow.interval(index, now_ns);
+        let (sender, receiver) = match connection.direction {
+            Direction::Forward => (here, None),
+            Direction::Reverse => (None, here),
+        };
+        (flow.spec.id, connection.direction, connection.transport.name(), sender, receiver)
+    });
+    interval(intervals, index, None, counts)
+}
 
 /// Parameters that both ends of a session know.
 #[derive(Debug, Clone)]

@@ -101,7 +101,10 @@ impl fmt::Debug for Key {
 }
 
 /// Random bytes from the system.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], TrafficError> {
+///
+/// # Errors
+/// [`TrafficError::System`].
+pub fn random<const N: usize>() -> Result<[u8; N], TrafficError> {
     let mut out = [0; N];
     getrandom::fill(&mut out).map_err(|e| {
         TrafficError::system("reading the system's randomness", std::io::Error::other(e))

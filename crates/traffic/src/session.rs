@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weir_flow::assemble::interval;
 use weir_flow::{Drain, IntervalClock, Scheduling};
-use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Interval, Tcp};
 use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
@@ -23,11 +22,13 @@ use weir_net::udp::{UdpOptions, UdpSocket};
 pub use crate::client::LOSS_THRESHOLD_NS;
 use crate::client::{ClientConfig, connect};
 use crate::engine::{Engine, Events, arrived_ns, asked, check_scheduling, lock};
-use crate::flows::{Flow, SessionFacts, tcp_record};
+use crate::flows::{Flow, SessionFacts, live_interval, tcp_record};
 use crate::host::{self, CpuMeter};
 use crate::{TrafficError, transport};
 
 pub use crate::engine::FlowEvent;
+pub use crate::key::random;
+pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
 pub use weir_wire::control::SenderTotal;
@@ -378,17 +379,7 @@ impl End {
     /// The counts of an interval that has ended, for live output. Intervals are counted from 0.
     #[must_use]
     pub fn interval(&self, intervals: &IntervalClock, index: usize) -> Interval {
-        let now = self.engine.clock().monotonic_ns();
-        let counts = self.flows.iter().map(|flow| {
-            let connection = &flow.spec.connection;
-            let here = flow.interval(index, now);
-            let (sender, receiver) = match connection.direction {
-                Direction::Forward => (here, None),
-                Direction::Reverse => (None, here),
-            };
-            (flow.spec.id, connection.direction, connection.transport.name(), sender, receiver)
-        });
-        interval(intervals, index, None, counts)
+        live_interval(&self.flows, intervals, index, self.engine.clock().monotonic_ns())
     }
 
     /// The far sender has finished: each receiver ends when nothing has arrived for `quiet_ns`. Only the first call counts.

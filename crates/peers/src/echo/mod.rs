@@ -3,7 +3,7 @@
 
 mod server;
 
-use weir_model::plan::{Echo, PeerName, Plan};
+use weir_model::plan::{PeerName, Plan};
 use weir_traffic::{ClientConfig, TrafficError};
 
 use crate::{Client, Protocol, one_sided};
@@ -63,19 +63,12 @@ const ACCEPTED: &[&str] = &[
     "window",
 ];
 
-/// The plan of a test: each connection is an echo.
+/// The plan of a test.
 ///
 /// # Errors
 /// [`TrafficError`] that names the field.
 fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    one_sided::check(config, ACCEPTED)?;
-    one_sided::check_echo(&config.plan)?;
-    let mut plan = config.plan.clone();
-    // There is no channel for round trips alongside the data.
-    plan.latency = false;
-    for connection in &mut plan.connections {
-        connection.echo = Some(Echo::Whole);
-    }
+    let plan = one_sided::prepared(config, ACCEPTED)?;
     plan.check()?;
     Ok(plan)
 }

@@ -10,18 +10,19 @@ use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
 use weir_model::plan::{Connection, Direction, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
-use weir_model::record::{Record, Status};
+use weir_model::record::Record;
 use weir_model::report::EndReport;
 use weir_model::units::Span;
 use weir_net::udp::{RecvMode, UdpSocket};
 use weir_traffic::session::{
     self, DatagramSocket, End, FlowEvent, SenderTotal, Signal, Signals, Workers,
 };
-use weir_traffic::{ClientConfig, Event, Failure, Stop, StopReason, TrafficError};
+use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
 use super::codec::{self, Cookie, Results, State};
-use super::control::{Control, ControlError, PATIENCE};
+use super::control::{Control, ControlError, PATIENCE, is_closed};
 use super::{results, settings};
+use crate::ending::{Over, nominal, stopped};
 use crate::shown::Shown;
 
 /// How often the hello of a UDP stream is sent, and how long each waits for its reply. A server reads a second one as data,
@@ -41,7 +42,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Datagrams of a stream: a late reply to its hello is no data.
 #[derive(Debug)]
-pub(super) struct HelloSignals;
+struct HelloSignals;
 
 impl Signals for HelloSignals {
     fn classify(&mut self, _: &dyn DatagramSocket, bytes: &[u8], _: u64) -> Signal {
@@ -63,35 +64,46 @@ pub(super) fn run(
         let refusing = config.commands.refuse("a test with iperf3 has no commands");
         tokio::select! {
             record = test(config, plan, stop, observe) => record,
-            () = refusing => unreachable!("it never ends"),
+            never = refusing => match never {},
         }
     })
 }
 
 /// Time for each step of a probe.
 const PROBE: Duration = Duration::from_secs(2);
-/// How often a server is asked, and the pause between: one that has just refused a client of Weir may be busy for a moment.
+/// How often a server is asked, and the pause between. One that has just refused a client of Weir closes the next connection
+/// too, or does not listen for a moment.
 const PROBES: (usize, Duration) = (4, Duration::from_millis(500));
 
 /// Whether a server answers a cookie: one that is free asks for parameters, one that is busy says so.
 pub(super) fn probe(address: SocketAddr) -> bool {
-    use std::io::{Read, Write};
-    let ask = || {
-        let mut stream = std::net::TcpStream::connect_timeout(&address, PROBE)?;
-        stream.set_read_timeout(Some(PROBE))?;
-        stream.set_write_timeout(Some(PROBE))?;
-        stream.write_all(Cookie::of(&[0; codec::COOKIE_BYTES - 1]).as_bytes())?;
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        Ok::<_, std::io::Error>(State::parse(byte[0]))
-    };
+    use std::io::ErrorKind::ConnectionRefused;
     let (times, pause) = PROBES;
-    (0..times).any(|time| {
+    for time in 0..times {
         if time > 0 {
             std::thread::sleep(pause);
         }
-        matches!(ask(), Ok(Some(State::ParamExchange | State::AccessDenied)))
-    })
+        match answer(address) {
+            Ok(state) => {
+                return matches!(state, Some(State::ParamExchange | State::AccessDenied));
+            }
+            Err(error) if is_closed(&error) || error.kind() == ConnectionRefused => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// The first state that a server sends to a client with a cookie; `None`: another byte.
+fn answer(address: SocketAddr) -> std::io::Result<Option<State>> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect_timeout(&address, PROBE)?;
+    stream.set_read_timeout(Some(PROBE))?;
+    stream.set_write_timeout(Some(PROBE))?;
+    stream.write_all(Cookie::of(&[0; codec::COOKIE_BYTES - 1]).as_bytes())?;
+    let mut byte = [0];
+    stream.read_exact(&mut byte)?;
+    Ok(State::parse(byte[0]))
 }
 
 /// Waits for something before the test, unless it is stopped.
@@ -103,10 +115,6 @@ async fn unless_stopped<T>(
         done = waiting => done,
         reason = stop.asked(1) => Err(stopped(reason)),
     }
-}
-
-fn stopped(reason: StopReason) -> TrafficError {
-    TrafficError::Stopped(reason.text(), reason.exit_code())
 }
 
 /// A session with a server that has accepted its parameters.
@@ -157,7 +165,6 @@ async fn test(
         workers: &workers,
         end: &end,
         specs: &specs,
-        plan: &plan,
         shown: Shown::new(intervals),
         receiving: of_direction(&specs, Direction::Reverse),
         sending: of_direction(&specs, Direction::Forward),
@@ -165,10 +172,14 @@ async fn test(
     };
     let over = running.run(&mut session, stop, observe).await;
     let shown = running.shown.count;
-    let omit = plan.omit;
     let (near, far, over) = match over {
         Over::Complete => {
-            exchange(&mut session, &specs, &end, &running.totals, running.receiving, omit).await
+            let exchanging =
+                exchange(&mut session, &specs, &end, &running.totals, running.receiving, plan.omit);
+            tokio::select! {
+                exchanged = exchanging => exchanged,
+                reason = stop.asked(1) => (end.finish(), None, Over::Stopped(reason)),
+            }
         }
         over => {
             // The server frees the test when it reads this, or the end of the connection.
@@ -176,17 +187,7 @@ async fn test(
             (end.finish(), None, over)
         }
     };
-    let nominal = match plan.nominal {
-        Some(rate) => Some((rate.0, "stated".to_string())),
-        None => config.nominal_auto.then(|| session::nominal(peer.ip())).flatten(),
-    };
-    let (status, end_reason, error) = match over {
-        Over::Complete => (Status::Complete, "all flows ended".to_string(), None),
-        Over::Stopped(reason) => {
-            (Status::Interrupted, reason.text().to_string(), Some(stopped(reason)))
-        }
-        Over::Failed(error) => (Status::Partial, error.to_string(), Some(error)),
-    };
+    let (status, end_reason) = over.status();
     let record = assemble(Parts {
         plan: Plan { host: Some(config.host.clone()), ..plan },
         specs,
@@ -201,7 +202,7 @@ async fn test(
         intervals_shown: shown,
         status,
         end_reason,
-        nominal,
+        nominal: nominal(config, peer),
         latency: None,
         loss_threshold_ns: 0,
         control_bytes: session.control.bytes,
@@ -209,13 +210,7 @@ async fn test(
     });
     // iperf3 has no loss threshold: what has not arrived at the end is lost.
     let record = Record { loss_threshold_seconds: None, ..record };
-    for interval in record.intervals.iter().skip(shown) {
-        observe(Event::Interval(Box::new(interval.clone())));
-    }
-    match error {
-        None => Ok(record),
-        Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
-    }
+    over.end(record, shown, observe)
 }
 
 fn of_direction(specs: &[FlowSpec], direction: Direction) -> HashSet<u32> {
@@ -237,12 +232,7 @@ async fn connect(config: &ClientConfig, plan: &Plan) -> Result<Session, TrafficE
                     operation: "using a connection".into(),
                     source,
                 })?);
-                let mut random = [0; codec::COOKIE_BYTES - 1];
-                getrandom::fill(&mut random).map_err(|error| TrafficError::System {
-                    operation: "reading random bytes".into(),
-                    source: std::io::Error::other(error),
-                })?;
-                let cookie = Cookie::of(&random);
+                let cookie = Cookie::of(&session::random()?);
                 let sent = control.send(cookie.as_bytes()).await;
                 sent.map_err(|error| error.during(peer, "the greeting"))?;
                 return Ok(Session { control, cookie, peer });
@@ -372,19 +362,11 @@ async fn greet(socket: &UdpSocket, peer: SocketAddr) -> Result<(), TrafficError>
     Err(TrafficError::UdpBlocked { port: peer.port(), address: peer.into() })
 }
 
-/// How a test ended.
-enum Over {
-    Complete,
-    Stopped(StopReason),
-    Failed(TrafficError),
-}
-
 /// A test whose data flows.
 struct Running<'a> {
     workers: &'a Workers,
     end: &'a End,
     specs: &'a [FlowSpec],
-    plan: &'a Plan,
     shown: Shown,
     /// Flows whose receiver is at this end and has not finished.
     receiving: HashSet<u32>,
@@ -408,8 +390,9 @@ impl Running<'_> {
         observe(Event::Flows(self.specs.iter().map(started).collect()));
         // The server sends until the end of the test.
         let limit = self.specs.iter().find_map(|spec| spec.connection.time_limit());
-        let limit =
-            limit.map(|limit| Duration::from_nanos(limit.0.saturating_add(self.plan.omit.0)));
+        let limit = limit.map(|limit| {
+            Duration::from_nanos(limit.0.saturating_add(self.shown.intervals.omit_ns))
+        });
         let ends = limit.map(|limit| Instant::now() + limit);
         let mut is_time_over = self.receiving.is_empty();
         loop {
@@ -563,7 +546,7 @@ async fn deliver(end: &End) {
 }
 
 /// Waits for what is still under way to these receivers. Their connections may break: the server has closed them.
-pub(super) async fn drain(end: &End, mut receiving: HashSet<u32>) {
+async fn drain(end: &End, mut receiving: HashSet<u32>) {
     end.drain(QUIET_NS);
     let draining = async {
         while !receiving.is_empty() {

@@ -510,13 +510,36 @@ pub(super) fn is_reply(bytes: &[u8]) -> bool {
     bytes.try_into().is_ok_and(|bytes| read(bytes).iter().any(|number| REPLIES.contains(number)))
 }
 
-/// A sentence for an error that a server reports by number; `None` for one without a name here.
+/// Numbers of iperf3's errors.
+pub(super) mod number {
+    /// Too many streams.
+    pub(in super::super) const STREAMS: i32 = 6;
+    /// A block that is too large.
+    pub(in super::super) const BLOCK: i32 = 7;
+    /// An option that the server does not have.
+    pub(in super::super) const NOT_IMPLEMENTED: i32 = 13;
+    /// No SCTP.
+    pub(in super::super) const NO_SCTP: i32 = 18;
+    /// A total rate above the server's limit.
+    pub(super) const TOTAL_RATE: i32 = 27;
+    /// A duration above the server's limit.
+    pub(in super::super) const DURATION: i32 = 37;
+    /// Parameters that can't be read.
+    pub(in super::super) const PARAMETERS: i32 = 114;
+    /// Wrong credentials.
+    pub(super) const ACCESS: i32 = 142;
+    /// A session at the limit of its time.
+    pub(in super::super) const EXPIRED: i32 = 160;
+}
+
+/// A sentence for an error that a server reports by number; `None` for one without a sentence here.
 #[must_use]
 pub(super) fn error_text(number: i32) -> Option<&'static str> {
     Some(match number {
-        27 => "the total rate is above the server's limit",
-        37 => "the duration is above the server's limit",
-        142 => "access is denied: user, password or time of the credentials",
+        number::TOTAL_RATE => "the total rate is above the server's limit",
+        number::DURATION => "the duration is above the server's limit",
+        number::ACCESS => "access is denied: user, password or time of the credentials",
+        number::EXPIRED => "the session reached the server's limit of its time",
         _ => return None,
     })
 }

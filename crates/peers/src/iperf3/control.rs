@@ -33,12 +33,14 @@ pub(super) enum ControlError {
 
 impl From<io::Error> for ControlError {
     fn from(error: io::Error) -> Self {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-        match error.kind() {
-            UnexpectedEof | ConnectionReset | BrokenPipe => ControlError::Closed,
-            _ => ControlError::Io(error),
-        }
+        if is_closed(&error) { ControlError::Closed } else { ControlError::Io(error) }
     }
+}
+
+/// Whether an error means that the peer has closed the connection.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
 impl ControlError {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_flow::assemble::{Parts, assemble};
 use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
@@ -20,35 +19,31 @@ use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::thread::lock;
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_traffic::session::{
-    self, DatagramSocket, End, FlowEvent, SenderTotal, Signal, Signals, WorkerConfig, Workers,
+    self, DatagramSocket, End, FlowEvent, Load, SenderTotal, Share, Signal, Signals, WorkerConfig,
+    Workers,
 };
 use weir_traffic::{Limits, ServerEvent, Stop, Stranger, TrafficError};
 
-use super::codec::{self, Cookie, Parameters, Results, State};
+use super::codec::{self, Cookie, Parameters, Results, State, number};
 use super::control::{Control, ControlError, PATIENCE};
 use super::{results, settings};
+use crate::sessions::{self, TICK};
 use crate::{ServeConfig, Server};
 
 /// Silence that ends what is still under way when the client has stopped sending.
 const QUIET_NS: u64 = 250_000_000;
 /// Most time for what is still under way.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How often the limits of a session are checked.
-const TICK: Duration = Duration::from_millis(500);
 /// Time beyond its stated duration that a session may take.
 const GRACE: Duration = Duration::from_secs(60);
 /// Time for the client to end the session after the results.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// Time for stopped sessions to report.
-const ENDING: Duration = Duration::from_secs(2);
 /// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
 const GONE_MS: u32 = 20_000;
 /// Pause between two keepalives, s.
 const KEEPALIVE_SECONDS: u32 = 5;
 /// Datagrams of other sources that are read from a new socket.
 const MAX_STRAYS: usize = 64;
-/// Rows of a session's intervals: one a second.
-const INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The source of a hello, and the reply to it.
 type Greeting = (SocketAddr, [u8; codec::HELLO_BYTES]);
@@ -59,10 +54,7 @@ struct Shared {
     limits: Limits,
     stop: Stop,
     events: mpsc::UnboundedSender<ServerEvent>,
-    /// Connections without a session.
-    half_open: AtomicU64,
-    sessions: AtomicU64,
-    flows: AtomicU64,
+    load: Arc<Load>,
     next_session: AtomicU64,
     /// Sessions that await TCP streams.
     awaiting: Mutex<HashMap<Cookie, mpsc::Sender<TcpStream>>>,
@@ -70,23 +62,6 @@ struct Shared {
     greeted: Mutex<HashMap<IpAddr, mpsc::Sender<Greeting>>>,
     /// Turns of the sessions of an address to await UDP streams.
     turns: Mutex<HashMap<IpAddr, Weak<tokio::sync::Mutex<()>>>>,
-}
-
-/// A part of a limit, which is released when it is dropped.
-struct Share<'a>(&'a AtomicU64, u64);
-
-impl<'a> Share<'a> {
-    fn of(counter: &'a AtomicU64, amount: u64, most: u64) -> Option<Self> {
-        let share = Share(counter, amount);
-        let before = counter.fetch_add(amount, Ordering::AcqRel);
-        (before.saturating_add(amount) <= most).then_some(share)
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::AcqRel);
-    }
 }
 
 impl Shared {
@@ -197,8 +172,16 @@ async fn serve(
     // Without a client there are no workers.
     let mut first = None;
     if let Some(guests) = &mut guests {
+        let client = async {
+            loop {
+                match guests.recv().await {
+                    Some(guest) if !is_client(&guest) => {}
+                    guest => return guest,
+                }
+            }
+        };
         first = tokio::select! {
-            guest = guests.recv() => guest,
+            guest = client => guest,
             _ = stop.asked(1) => return Ok(()),
         };
     }
@@ -207,9 +190,7 @@ async fn serve(
         limits: server.limits,
         stop: stop.clone(),
         events,
-        half_open: AtomicU64::new(0),
-        sessions: AtomicU64::new(0),
-        flows: AtomicU64::new(0),
+        load: Arc::default(),
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
         awaiting: Mutex::default(),
         greeted: Mutex::default(),
@@ -235,15 +216,8 @@ async fn serve(
     }
     drop(listening);
     // Sessions observe the stop request themselves.
-    while shared.sessions.load(Ordering::Acquire) > 0 {
-        match tokio::time::timeout(ENDING, inbox.recv()).await {
-            Ok(Some(event)) => observe(event),
-            _ => break,
-        }
-    }
-    while let Ok(event) = inbox.try_recv() {
-        observe(event);
-    }
+    let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
+    sessions::last_events(&mut inbox, has_sessions, observe).await;
     Ok(())
 }
 
@@ -260,6 +234,11 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// Whether a connection begins as one of a client does.
+fn is_client(guest: &Stranger) -> bool {
+    matches!(guest, Stranger::Stream { begun, .. } if Cookie::may_begin(begun))
+}
+
 /// Receives the clients that another server gives away.
 async fn receive(
     mut next: Option<Stranger>,
@@ -268,13 +247,13 @@ async fn receive(
 ) {
     while let Some(guest) = next {
         match guest {
+            Stranger::Stream { .. } if !is_client(&guest) => {}
             Stranger::Datagram { from, bytes } => shared.greet(from, &bytes),
-            Stranger::Stream { stream, peer, begun } if Cookie::may_begin(&begun) => {
+            Stranger::Stream { stream, peer, begun } => {
                 if let Ok(stream) = tokio::net::TcpStream::from_std(stream.into()) {
                     tokio::spawn(greeting(Control::begun(stream, begun), peer, shared.clone()));
                 }
             }
-            Stranger::Stream { .. } => {}
         }
         next = guests.recv().await;
     }
@@ -295,7 +274,7 @@ async fn hear(socket: tokio::net::UdpSocket, shared: Arc<Shared>) {
 
 /// Reads the cookie of a connection, which is a stream of a session or a session of its own.
 async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
-    let half_open = Share::of(&shared.half_open, 1, shared.limits.half_open);
+    let half_open = Share::take(&shared.load, |l| &l.half_open, 1, shared.limits.half_open);
     if half_open.is_none() {
         return;
     }
@@ -309,7 +288,8 @@ async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
         }
         return;
     }
-    let Some(_share) = Share::of(&shared.sessions, 1, shared.limits.sessions) else {
+    let share = Share::take(&shared.load, |l| &l.sessions, 1, shared.limits.sessions);
+    let Some(_share) = share else {
         let reason = format!("{} sessions are open", shared.limits.sessions);
         let _ = shared.events.send(ServerEvent::Refused { peer: peer.into(), reason });
         let _ = control.send_state(State::AccessDenied).await;
@@ -352,21 +332,21 @@ async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
 }
 
 /// A session whose streams are open.
-struct Agreed<'a> {
+struct Agreed {
     plan: Plan,
     parameters: Parameters,
     specs: Vec<FlowSpec>,
     end: End,
-    _flows: Share<'a>,
+    _flows: Share,
 }
 
 /// Agrees on the parameters and opens the streams. The error is the reason of a refusal.
-async fn agree<'a>(
+async fn agree(
     control: &mut Control,
     cookie: Cookie,
     peer: SocketAddr,
-    shared: &'a Shared,
-) -> Result<Agreed<'a>, String> {
+    shared: &Shared,
+) -> Result<Agreed, String> {
     let text = |error: ControlError| error.to_string();
     control.send_state(State::ParamExchange).await.map_err(text)?;
     let json = control.json(codec::MAX_PARAMETERS).await.map_err(text)?;
@@ -382,14 +362,15 @@ async fn agree<'a>(
             return Err(refused.text);
         }
         Err(text) => {
-            let _ = control.send_error(settings::UNREADABLE).await;
+            let _ = control.send_error(number::PARAMETERS).await;
             return Err(text);
         }
     };
     let plan = Plan { host: Some(peer.ip().to_canonical().to_string()), ..plan };
     let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
     let amount = specs.len() as u64;
-    let Some(flows) = Share::of(&shared.flows, amount, shared.limits.flows) else {
+    let share = Share::take(&shared.load, |l| &l.flows, amount, shared.limits.flows);
+    let Some(flows) = share else {
         let _ = control.send_state(State::AccessDenied).await;
         return Err(format!("{amount} flows would exceed {}", shared.limits.flows));
     };
@@ -524,7 +505,7 @@ impl Ended {
     }
 }
 
-impl Agreed<'_> {
+impl Agreed {
     /// Runs the test; returns this end's report and the record.
     async fn run(
         self,
@@ -538,11 +519,7 @@ impl Agreed<'_> {
                 ended.get_or_insert(Ended::partial(error.to_string()));
             }
         }
-        let intervals = IntervalClock {
-            start_ns: shared.workers.now_ns(),
-            interval_ns: INTERVAL_NS,
-            omit_ns: self.plan.omit.0,
-        };
+        let intervals = sessions::intervals(shared.workers.now_ns(), self.plan.omit.0);
         self.end.start(intervals);
         let ended = match ended {
             Some(ended) => ended,
@@ -553,27 +530,10 @@ impl Agreed<'_> {
         let far = ended
             .theirs
             .map(|theirs| results::to_report(&self.specs, &theirs, &near, self.plan.omit));
-        let record = assemble(Parts {
-            plan: self.plan,
-            specs: self.specs,
-            family: crate::family(peer),
-            local: near.clone(),
-            one_sided: far.is_none(),
-            remote: far,
-            peer: super::PROTOCOL.name.into(),
-            peer_reports: Default::default(),
-            clock: None,
-            intervals,
-            intervals_shown: 0,
-            status: ended.status,
-            end_reason: ended.reason,
-            nominal: None,
-            latency: None,
-            loss_threshold_ns: 0,
-            control_bytes: control.bytes,
-            path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
-        });
-        (near, Record { loss_threshold_seconds: None, ..record })
+        let (name, ends) = (super::PROTOCOL.name, (near.clone(), far));
+        let ended = sessions::Ended::new(ended.status, ended.reason);
+        let record = sessions::record(name, self.plan, self.specs, peer, ends, intervals, ended);
+        (near, Record { control_bytes: Some(control.bytes), ..record })
     }
 
     /// Runs until the client ends the test, is gone, or a limit is reached.
@@ -621,7 +581,7 @@ impl Agreed<'_> {
                 },
                 _ = ticks.tick() => {
                     if Instant::now() >= over {
-                        let _ = control.send_error(settings::EXPIRED).await;
+                        let _ = control.send_error(number::EXPIRED).await;
                         return Ended::partial("the session reached the limit of its time");
                     }
                     let last_ns = self.end.last_arrival_ns().max(intervals.start_ns);

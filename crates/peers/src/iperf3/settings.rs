@@ -8,22 +8,12 @@ use weir_model::plan::{
 use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 use weir_traffic::{ClientConfig, TrafficError};
 
-use super::codec::{self, Parameters, Protocol};
+use super::codec::{self, Parameters, Protocol, number};
+use crate::carried::{self, Side};
 
 const PEER: PeerName = PeerName::Iperf3;
 /// Largest socket buffer that a client may ask a server for, bytes.
 const MAX_WINDOW: u64 = 64 << 20;
-
-/// Which ends an option concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// The protocol carries it, or it has no effect on the far end.
-    Both,
-    /// Only the sender: accepted where this end sends.
-    Sender,
-    /// Only the receiver.
-    Receiver,
-}
 
 /// The options of a connection that a test has, by their fields. All others are refused.
 const ACCEPTED: &[(&str, Side)] = &[
@@ -64,35 +54,12 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("mtu", Side::Sender),
 ];
 
-fn input(field: &'static str, given: impl Into<String>, accepted: &str) -> TrafficError {
-    TrafficError::Input {
-        field,
-        given: format!("{} with peer {PEER}", given.into()),
-        accepted: accepted.into(),
-    }
-}
-
-/// The first option of a connection that the test can't have: field, given value, accepted values.
-fn refused(connection: &Connection) -> Option<(String, String, &'static str)> {
-    let fields = |c: &Connection| serde_json::to_value(ConnectionFields::from(c.clone())).ok();
-    let (given, default) = (fields(connection)?, fields(&Connection::default())?);
-    let sends = connection.direction == Direction::Forward;
-    given.as_object()?.iter().find_map(|(field, value)| {
-        if default.get(field) == Some(value) {
-            return None;
-        }
-        let side = ACCEPTED.iter().find(|(name, _)| name == field).map(|(_, side)| *side);
-        let accepted = match side {
-            Some(Side::Both) => return None,
-            Some(Side::Sender) if sends => return None,
-            Some(Side::Receiver) if !sends => return None,
-            Some(Side::Sender) => "its default where the server sends",
-            Some(Side::Receiver) => "its default where the server receives",
-            None => "its default",
-        };
-        let text = value.as_str().map_or_else(|| value.to_string(), Into::into);
-        Some((field.clone(), text, accepted))
-    })
+fn refused<T>(
+    field: &'static str,
+    given: impl std::fmt::Display,
+    accepted: &str,
+) -> Result<T, TrafficError> {
+    Err(carried::of_test(PEER, field, given, accepted))
 }
 
 /// Checks what the protocol carries of a test, and completes its plan: the header of datagrams, and streams that stay open.
@@ -100,30 +67,15 @@ fn refused(connection: &Connection) -> Option<(String, String, &'static str)> {
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    let refused_of_test = [
-        ("key", config.key.is_some(), "no key: iperf3 has its own authentication"),
-        ("packet_log", config.packet_log.is_some(), "no packet log"),
-        ("fetch", config.fetch.is_some(), "no file of the server"),
-        ("control_socket", config.control_socket.is_some(), "no control socket"),
-        ("content", config.supply.is_some(), "content that is generated"),
-        ("start_at_ns", config.start_at_ns.is_some(), "a start as soon as the server is ready"),
-    ];
-    if let Some((field, _, accepted)) = refused_of_test.into_iter().find(|(_, is_set, _)| *is_set) {
-        return Err(input(field, "given", accepted));
-    }
+    let side =
+        |field: &str| ACCEPTED.iter().find(|(name, _)| *name == field).map(|(_, side)| *side);
+    carried::check(config, side)?;
     let plan = &config.plan;
-    if !plan.omit.0.is_multiple_of(1_000_000_000) {
-        return Err(input("omit", plan.omit.to_string(), "whole seconds"));
+    if config.start_at_ns.is_some() {
+        return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }
-    for (index, connection) in plan.connections.iter().enumerate() {
-        if let Some((field, given, accepted)) = refused(connection) {
-            return Err(weir_model::ModelError::Field {
-                field: format!("connection[{index}].{field}"),
-                given: format!("{given} with peer {PEER}"),
-                accepted: accepted.into(),
-            }
-            .into());
-        }
+    if !plan.omit.0.is_multiple_of(1_000_000_000) {
+        return refused("omit", plan.omit, "whole seconds");
     }
     let mut plan = plan.clone();
     // There is no channel for round trips alongside the data.
@@ -134,7 +86,7 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
                 HeaderFormat::Iperf3Wide => HeaderFormat::Iperf3Wide,
                 HeaderFormat::Native | HeaderFormat::Iperf3 => HeaderFormat::Iperf3,
                 other => {
-                    return Err(input("header", other.label(), "iperf3 or iperf3-64bit"));
+                    return refused("header", other, "iperf3 or iperf3-64bit");
                 }
             };
         } else {
@@ -165,16 +117,16 @@ fn check_connections(plan: &Plan) -> Result<(), TrafficError> {
         [_] => {}
         [a, b] if like(a) == like(b) && a.direction != b.direction => {}
         all => {
-            return Err(input("connection", format!("{} connections", all.len()), accepted));
+            return refused("connection", format!("{} connections", all.len()), accepted);
         }
     }
     let count = u64::from(plan.connections[0].count);
     if count > codec::MAX_STREAMS {
-        return Err(input("count", count.to_string(), "1 to 128"));
+        return refused("count", count, "1 to 128");
     }
     let largest = plan.connections[0].payload.as_ref().map_or(0, |size| size.moments().max_bytes);
     if largest > codec::MAX_BLOCK {
-        return Err(input("payload", largest.to_string(), "1 to 1M"));
+        return refused("payload", largest, "1 to 1M");
     }
     Ok(())
 }
@@ -238,21 +190,6 @@ pub(super) struct Refused {
 
 fn refuse<T>(number: i32, text: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { text: text.into(), number })
-}
-
-/// iperf3's number of the error for parameters that can't be read.
-pub(super) const UNREADABLE: i32 = number::PARAMETERS;
-/// The same for a session at the limit of its time.
-pub(super) const EXPIRED: i32 = 160;
-
-/// Numbers of iperf3's errors.
-mod number {
-    pub(super) const STREAMS: i32 = 6;
-    pub(super) const BLOCK: i32 = 7;
-    pub(super) const NOT_IMPLEMENTED: i32 = 13;
-    pub(super) const NO_SCTP: i32 = 18;
-    pub(super) const DURATION: i32 = 37;
-    pub(super) const PARAMETERS: i32 = 114;
 }
 
 /// The plan of this end for a client's parameters: what the client sends is received, `reverse` at this end. `longest`:

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use weir_model::plan::{ConnectionFields, Echo, FlowSpec, HeaderFormat, Plan, Switch};
+use weir_model::plan::{ConnectionFields, FlowSpec, HeaderFormat, Plan, Switch};
 use weir_model::record::Record;
 use weir_model::units::ByteSize;
 use weir_net::thread::lock;
@@ -10,7 +10,7 @@ use weir_traffic::session::{DatagramSocket, Signal, Signals};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 use weir_wire::header::stamp::{BASE_BYTES, Reply};
 
-use crate::one_sided;
+use crate::{carried, one_sided};
 
 /// The options of a connection that a test has, by their fields.
 const ACCEPTED: &[&str] = &[
@@ -46,25 +46,22 @@ const ACCEPTED: &[&str] = &[
 /// # Errors
 /// [`TrafficError`] that names the field.
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    one_sided::check(config, ACCEPTED)?;
-    one_sided::check_echo(&config.plan)?;
-    let mut plan = config.plan.clone();
-    // There is no channel for round trips alongside the data.
-    plan.latency = false;
+    let mut plan = one_sided::prepared(config, ACCEPTED)?;
+    let refused = |index, field, given: &str, accepted| {
+        Err(carried::of_connection(config.plan.peer, index, field, given, accepted))
+    };
     for (index, connection) in plan.connections.iter_mut().enumerate() {
         let header = connection.header;
         if ![HeaderFormat::Native, HeaderFormat::Stamp].contains(&header) {
-            let accepted = HeaderFormat::Stamp.label();
-            return Err(one_sided::refused(index, "header", header, config.plan.peer, accepted));
+            return refused(index, "header", header.label(), HeaderFormat::Stamp.label());
         }
         let gro = connection.transport.udp_options().map(|udp| udp.gro);
         if gro == Some(Switch::On) {
-            return Err(one_sided::refused(index, "gro", "on", config.plan.peer, "auto or off"));
+            return refused(index, "gro", "on", "auto or off");
         }
         *connection = ConnectionFields {
             header: HeaderFormat::Stamp,
             payload: connection.payload.clone().or(Some(ByteSize(BASE_BYTES as u64).into())),
-            echo: Some(Echo::Whole),
             // Each reply is read.
             gro: Some(Switch::Off),
             ..connection.clone().into()

@@ -10,6 +10,7 @@ use weir_traffic::session::{self, End, FlowEvent, WorkerConfig, Workers};
 use weir_traffic::{Failure, Stop, StopReason, TrafficError};
 
 use super::{Ended, Settings, codec, record, text};
+use crate::ending::stopped;
 use crate::{Event, Test, family};
 
 /// Limit for a connection to be established.
@@ -102,10 +103,6 @@ async fn transmit(
         None => Ok(record),
         Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
     }
-}
-
-fn stopped(reason: StopReason) -> TrafficError {
-    TrafficError::Stopped(reason.text(), reason.exit_code())
 }
 
 /// Waits until everything is sent, a flow fails, or the user stops it.

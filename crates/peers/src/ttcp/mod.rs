@@ -317,7 +317,7 @@ fn record(
     intervals: IntervalClock,
     ended: Ended,
 ) -> Record {
-    crate::sessions::record(PROTOCOL.name, plan, spec, peer, local, intervals, ended)
+    crate::sessions::record(PROTOCOL.name, plan, vec![spec], peer, (local, None), intervals, ended)
 }
 
 #[cfg(test)]

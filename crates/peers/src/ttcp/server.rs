@@ -24,6 +24,7 @@ use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
 
 use super::codec::{self, Candidates, EndMarker};
 use super::{Settings, fields, plan, record, text};
+use crate::ending::stopped;
 use crate::sessions::{
     Bounds, DATAGRAM_SILENCE, Finished, QUIET_NS, SessionEvent, SessionKind, Shared, announce,
     begin, new_end, receive, spec,
@@ -358,10 +359,7 @@ impl Test for Once {
         };
         let receiving = listening.receive(workers, (bounds, true), stop, &mut on_event);
         crate::runtime()?.block_on(receiving)?;
-        let stopped = || {
-            let reason = stop.reason().unwrap_or(StopReason::Interrupted);
-            TrafficError::Stopped(reason.text(), reason.exit_code())
-        };
+        let stopped = || stopped(stop.reason().unwrap_or(StopReason::Interrupted));
         let Some(session) = finished else { return Err(stopped().into()) };
         let Finished { peer, spec, intervals, report, ended, .. } = *session;
         let error = match ended.status {

@@ -21,9 +21,10 @@ use weir_net::tcp::TcpStream;
 use weir_net::thread::lock;
 use weir_net::udp::{SendFault, UdpSocket};
 use weir_traffic::session::{self, End, WorkerConfig, Workers};
-use weir_traffic::{Failure, Stop, StopReason, TrafficError};
+use weir_traffic::{Failure, Stop, TrafficError};
 
 use super::{Ended, Settings, client, codec, record, server, text};
+use crate::ending::stopped;
 use crate::family;
 use crate::sessions::spec;
 use crate::{Event, StandardStream, Test};
@@ -583,10 +584,6 @@ fn flow(
     });
     let tcp = lock(&counts.tcp).clone();
     FlowReport { id: client::FLOW, local, remote, sender, receiver, tcp, ..FlowReport::default() }
-}
-
-fn stopped(reason: StopReason) -> TrafficError {
-    TrafficError::Stopped(reason.text(), reason.exit_code())
 }
 
 /// Connects to the receiver.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_model::plan::{Direction, PeerName, Plan};
 use weir_model::record::{Flow, Record, Status};
-use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, StopReason};
+use weir_traffic::{ClientConfig, Event, Failure, Limits, ServerEvent, Stop, StopReason};
 
 use crate::common::{LIMIT, Program, Serving};
 
@@ -18,16 +18,23 @@ fn serve(limits: Limits) -> Serving {
 
 /// Runs a plan of these connections.
 fn test(to: SocketAddr, connections: &str) -> Result<Record, Failure> {
-    stoppable(to, connections, Stop::new())
+    observed(to, connections, Stop::new(), &mut |_| {})
 }
 
-fn stoppable(to: SocketAddr, connections: &str, stop: Stop) -> Result<Record, Failure> {
+/// The same with intervals of 50 ms, and what is done on each event.
+fn observed(
+    to: SocketAddr,
+    connections: &str,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
     let text = format!("schema = \"weir.plan/1\"\npeer = \"iperf3\"\n{connections}");
-    let plan = Plan { port: Some(to.port()), ..Plan::parse(&text).unwrap() };
+    let interval = weir_model::units::Span(50_000_000);
+    let plan = Plan { port: Some(to.port()), interval, ..Plan::parse(&text).unwrap() };
     assert_eq!(plan.peer, PeerName::Iperf3);
     let config = ClientConfig::new(plan, to.ip().to_string());
     weir_peers::check(&config).unwrap();
-    weir_peers::run(config, stop, &mut |_| {})
+    weir_peers::run(config, stop, observe)
 }
 
 /// The record of the next session that ends.
@@ -426,7 +433,7 @@ fn a_client_that_vanishes_at_any_step_leaves_nothing() {
 
 #[test]
 fn a_server_that_vanishes_at_any_step_is_reported() {
-    for steps in 0..7 {
+    for steps in 0..=6 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn({
@@ -441,8 +448,7 @@ fn a_server_that_vanishes_at_any_step_is_reported() {
                         2 => drop(control.read(&mut bytes).unwrap()),
                         3 => control.write_all(&[10]).unwrap(),
                         4 => streams.push(listener.accept().unwrap()),
-                        5 => control.write_all(&[1, 2]).unwrap(),
-                        _ => std::thread::sleep(Duration::from_millis(100)),
+                        _ => control.write_all(&[1, 2]).unwrap(),
                     }
                 }
             }
@@ -504,19 +510,21 @@ fn a_test_without_the_tools_name_recognises_its_server() {
     assert_eq!((record.peer.as_str(), record.plan.peer), ("iperf3", PeerName::Iperf3));
 }
 
+/// Runs a test, and requests a stop once data has flowed for an interval.
+fn stopped_meanwhile(to: SocketAddr, own: Stop, stop: &Stop, reason: StopReason) -> Failure {
+    let mut observe = |event| {
+        if matches!(event, Event::Interval(_)) {
+            stop.request(reason);
+        }
+    };
+    observed(to, "[[connection]]\nrate = \"10M\"", own, &mut observe).unwrap_err()
+}
+
 #[test]
 fn an_interrupted_test_is_partial_at_both_ends() {
     let server = serve(Limits::default());
     let stop = Stop::new();
-    let stopping = std::thread::spawn({
-        let stop = stop.clone();
-        move || {
-            std::thread::sleep(Duration::from_millis(300));
-            stop.request(StopReason::Interrupted);
-        }
-    });
-    let failure = stoppable(server.address, "[[connection]]\nrate = \"10M\"", stop).unwrap_err();
-    stopping.join().unwrap();
+    let failure = stopped_meanwhile(server.address, stop.clone(), &stop, StopReason::Interrupted);
     assert_eq!(failure.error.exit_code(), 130);
     assert_eq!(failure.partial.unwrap().status, Status::Interrupted);
     let record = served(&server);
@@ -525,15 +533,38 @@ fn an_interrupted_test_is_partial_at_both_ends() {
 }
 
 #[test]
+fn an_interrupt_while_results_are_awaited_ends_the_test() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = Stop::new();
+    let own = stop.clone();
+    let server = std::thread::spawn(move || {
+        let (mut control, _) = listener.accept().unwrap();
+        let mut bytes = [0; 4096];
+        control.read_exact(&mut bytes[..37]).unwrap();
+        control.write_all(&[9]).unwrap();
+        assert!(control.read(&mut bytes).unwrap() > 0);
+        control.write_all(&[10]).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        control.write_all(&[1, 2]).unwrap();
+        let reading = std::thread::spawn(move || stream.read_to_end(&mut vec![]));
+        // TEST_END, which is not answered.
+        while control.read(&mut bytes[..1]).unwrap() == 1 && bytes[0] != 4 {}
+        own.request(StopReason::Interrupted);
+        let _ = control.read_to_end(&mut vec![]);
+        let _ = reading.join();
+    });
+    let connection = "[[connection]]\nbytes = \"10K\"";
+    let failure = observed(address, connection, stop, &mut |_| {}).unwrap_err();
+    assert_eq!((failure.error.exit_code(), failure.partial.is_some()), (130, true));
+    server.join().unwrap();
+}
+
+#[test]
 fn a_server_that_stops_tells_its_clients() {
     let server = serve(Limits::default());
-    let (stop, address) = (server.stop.clone(), server.address);
-    let stopping = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
-        stop.request(StopReason::Terminated);
-    });
-    let failure = test(address, "[[connection]]\nrate = \"10M\"").unwrap_err();
-    stopping.join().unwrap();
+    let failure =
+        stopped_meanwhile(server.address, Stop::new(), &server.stop, StopReason::Terminated);
     assert_eq!(failure.error.code(), "peer-closed");
     assert_eq!(served(&server).status, Status::Interrupted);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_flow::assemble::{Parts, assemble, interval};
+use weir_flow::assemble::{Parts, assemble};
 use weir_model::names::INTERFACE;
 use weir_model::plan::{Family, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
@@ -24,14 +24,11 @@ use super::connect::{bind_address, resolve_elsewhere};
 use super::test::{Control, LOSS_THRESHOLD_NS, start_engine, start_late};
 use super::{ClientConfig, Event, Failure};
 use crate::engine::{Engine, Events, FlowEvent, Link, NO_ROUTE};
-use crate::flows::{Flow, SessionFacts};
+use crate::flows::{Flow, SessionFacts, live_interval};
 use crate::signals::{Signal, Signals};
 use crate::stop::{Stop, StopReason};
 use crate::transport::{self, DatagramSocket, EchoSocket, ReplaySocket};
 use crate::{START_NS, TrafficError, host};
-
-/// How long an interval is over before it is shown: what is read just after its end belongs to it.
-const SHOW_AFTER_NS: u64 = 30_000_000;
 
 /// The far end sends replies and nothing else.
 struct NoSignals;
@@ -355,20 +352,14 @@ impl Running {
 
     /// How long until the next interval can be shown; `None`: there are none.
     fn show_in(&self) -> Option<Duration> {
-        let end = self.intervals.end_ns(self.shown)?;
-        let at = end.saturating_add(self.intervals.tail_ns()).saturating_add(SHOW_AFTER_NS);
+        let at = self.intervals.shown_ns(self.shown)?;
         Some(Duration::from_nanos(at.saturating_sub(self.engine.clock().monotonic_ns())))
     }
 
     /// Shows the next interval. The last ones are shown from the record.
     fn show(&mut self, observe: &mut dyn FnMut(Event)) {
         let now = self.engine.clock().monotonic_ns();
-        let counts = self.specs.iter().zip(&self.flows).map(|(spec, flow)| {
-            let connection = &spec.connection;
-            let here = flow.interval(self.shown, now);
-            (spec.id, connection.direction, connection.transport.name(), here, None)
-        });
-        let shown = interval(&self.intervals, self.shown, None, counts);
+        let shown = live_interval(&self.flows, &self.intervals, self.shown, now);
         self.shown += 1;
         observe(Event::Interval(Box::new(shown)));
     }

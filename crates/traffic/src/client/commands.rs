@@ -142,7 +142,7 @@ impl Commands {
     }
 
     /// Refuses each request, as long as it is polled.
-    pub async fn refuse(&self, reason: &str) {
+    pub async fn refuse(&self, reason: &str) -> std::convert::Infallible {
         let mut asked = self.take();
         while let Some((_, reply)) = asked.recv().await {
             let _ = reply.send(Reply::error(reason));

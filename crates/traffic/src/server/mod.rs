@@ -33,7 +33,7 @@ pub(crate) use files::SharedFile;
 pub(crate) use front::{Front, Registry};
 pub(crate) use ports::DataPortPool;
 use session::{Admitted, Session};
-pub(crate) use session::{Load, Share};
+pub use session::{Load, Share};
 
 use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;

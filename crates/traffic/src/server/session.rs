@@ -489,10 +489,13 @@ fn sender_clock(state: &ClockState, now_ns: u64) -> SenderClock {
 
 /// Counters of a server's load, for its limits.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
-    pub(crate) sessions: AtomicU64,
-    pub(crate) flows: AtomicU64,
-    pub(crate) half_open: AtomicU64,
+pub struct Load {
+    /// Sessions.
+    pub sessions: AtomicU64,
+    /// Flows of all sessions.
+    pub flows: AtomicU64,
+    /// Connections without a session.
+    pub half_open: AtomicU64,
     pub(crate) large_plans: AtomicU64,
     pub(crate) joins: AtomicU64,
     pub(crate) frame_flows: AtomicU64,
@@ -500,7 +503,8 @@ pub(crate) struct Load {
 }
 
 /// A part of a limit, released when dropped.
-pub(crate) struct Share {
+#[derive(Debug)]
+pub struct Share {
     load: Arc<Load>,
     count: fn(&Load) -> &AtomicU64,
     amount: u64,
@@ -508,7 +512,7 @@ pub(crate) struct Share {
 
 impl Share {
     /// Reserves `amount` of what `count` counts; `None` if that exceeds `most`.
-    pub(crate) fn take(
+    pub fn take(
         load: &Arc<Load>,
         count: fn(&Load) -> &AtomicU64,
         amount: u64,
