@@ -86,6 +86,7 @@ fn warm_and_count(laws: &str) {
     let before = allocations();
     // The counter is not deaf: a report is made by the same thread, and allocates.
     gives.counting.store(1, Relaxed);
+    until("the thread is counted", || gives.seen.load(Relaxed) == 1);
     emulator.report().unwrap();
     assert!(allocations() > before, "nothing is counted");
     gives.counting.store(0, Relaxed);

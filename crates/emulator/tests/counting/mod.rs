@@ -87,6 +87,8 @@ pub(crate) struct Progress {
     pub(crate) sent: AtomicU64,
     /// The thread that receives is counted while this is 1.
     pub(crate) counting: AtomicU64,
+    /// `counting` as that thread last saw it.
+    pub(crate) seen: AtomicU64,
 }
 
 /// A link that gives `frames` in turn, as fast as they are taken, and swallows what is sent. Without frames it only
@@ -124,7 +126,9 @@ struct Source {
 
 impl Receive for Source {
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
-        COUNTING.with(|on| on.set(self.progress.counting.load(Ordering::Relaxed) == 1));
+        let counting = self.progress.counting.load(Ordering::Relaxed);
+        COUNTING.with(|on| on.set(counting == 1));
+        self.progress.seen.store(counting, Ordering::Relaxed);
         let ingress_ns = Clock::System.monotonic_ns();
         let given = self.progress.given.load(Ordering::Relaxed);
         let count = self.progress.to_give.load(Ordering::Relaxed).min(most as u64);
