@@ -11,7 +11,7 @@
 //! - [`experiment_csv`]: an experiment as one table; [`tables_text`], [`table_csv`]: the tables of its scenario;
 //!   [`experiments_text`], [`merged_tables`]: those of several experiments.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
-//! - [`iperf3_json`]: the form of `iperf3 -J`.
+//! - [`iperf3_json`], [`Iperf3Text`]: a test as iperf3 prints it.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
 //! - [`page::Document`]: a page as data, of a run or of several, written as HTML or Markdown.
@@ -42,7 +42,10 @@ pub mod plot;
 
 pub use csv::{CsvWriter, csv_columns};
 pub use experiment::{experiment_csv, experiments_csv};
-pub use iperf3::{NoIperf3Form, iperf3_json, iperf3_json_lines};
+pub use iperf3::{
+    Iperf3Options, Iperf3Text, Iperf3Unit, NoIperf3Form, iperf3_end, iperf3_interval, iperf3_json,
+    iperf3_json_lines, iperf3_start,
+};
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};

@@ -60,6 +60,8 @@ pub use transactions::{Pages, Transactions, TransferClass, Transfers};
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";
+/// Label of the result of another tool's client that this host served; its value is the tool.
+pub const SERVED: &str = "served";
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

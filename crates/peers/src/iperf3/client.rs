@@ -17,7 +17,7 @@ use weir_net::udp::{RecvMode, UdpSocket};
 use weir_traffic::session::{
     self, DatagramSocket, End, FlowEvent, SenderTotal, Signal, Signals, Workers,
 };
-use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
+use weir_traffic::{ClientConfig, Event, Failure, FlowAddresses, Stop, TrafficError};
 
 use super::codec::{self, Cookie, Results, State};
 use super::control::{Control, ControlError, PATIENCE, is_closed};
@@ -36,7 +36,7 @@ const QUIET_NS: u64 = 200_000_000;
 const AMOUNT_QUIET_NS: u64 = 2_000_000_000;
 /// Most time to wait for acknowledgements at the end, and the time that the server is given to read what it has acknowledged.
 const DELIVERY: Duration = Duration::from_secs(3);
-const READING: Duration = Duration::from_millis(50);
+const READING: Duration = Duration::from_millis(20);
 /// Most time for what is still under way.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -144,7 +144,8 @@ async fn test(
     unless_stopped(stop, agree(&mut session, &plan, &specs)).await?;
     let mut end = End::new(&workers, &plan, true).with_host(peer.ip(), plan.device.as_deref());
     let opening = open(config, &plan, &specs, &session, &mut end);
-    unless_stopped(stop, opening).await?;
+    let addresses = unless_stopped(stop, opening).await?;
+    observe(Event::Addresses(addresses));
     observe(Event::Started { specs: specs.clone(), family });
     let starting = async {
         loop {
@@ -315,13 +316,19 @@ async fn open(
     specs: &[FlowSpec],
     session: &Session,
     end: &mut End,
-) -> Result<(), TrafficError> {
+) -> Result<Vec<FlowAddresses>, TrafficError> {
     let peer = session.peer;
+    let mut addresses = vec![];
+    let mut know = |spec: &FlowSpec, local: std::io::Result<SocketAddr>| {
+        let (flow, direction) = (spec.id, spec.connection.direction);
+        addresses.extend(local.map(|local| FlowAddresses { flow, direction, local, remote: peer }));
+    };
     for spec in specs {
         let sends = spec.connection.direction == Direction::Forward;
         if spec.connection.transport.datagrams() {
             let socket = session::open_datagrams(plan, spec, sends, None, Some(peer))?;
             greet(&socket, peer).await?;
+            know(spec, socket.local_addr());
             end.datagrams(spec, sends, socket, Some(Box::new(HelloSignals)));
         } else {
             let stream =
@@ -337,10 +344,11 @@ async fn open(
                 Ok(_) => return Err(failed("there was no room for the cookie".into())),
                 Err(error) => return Err(failed(error.to_string())),
             }
+            know(spec, stream.local_addr());
             end.stream(spec, sends, stream)?;
         }
     }
-    Ok(())
+    Ok(addresses)
 }
 
 /// Sends the hello of a UDP stream and waits for its reply.

@@ -10,13 +10,14 @@ mod several;
 mod streams;
 mod test;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_flow::{Scheduling, Supply};
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Family, FlowSpec, Plan, Server, Size};
+use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Server, Size};
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
@@ -104,6 +105,8 @@ pub enum Event {
         /// Remote address.
         remote: Address,
     },
+    /// The data connections of a test have these addresses; before [`Event::Started`], where they are known by then.
+    Addresses(Vec<FlowAddresses>),
     /// All data connections are established; sending starts.
     Started {
         /// The flows.
@@ -121,6 +124,19 @@ pub enum Event {
     /// The late figures of a printed interval have arrived: it is complete now. Figures that never arrive are in the
     /// record only, as far as it has them.
     Late(Box<Interval>),
+}
+
+/// The addresses of a data connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowAddresses {
+    /// Flow number.
+    pub flow: u32,
+    /// Who sends.
+    pub direction: Direction,
+    /// Of this end.
+    pub local: SocketAddr,
+    /// Of the far end.
+    pub remote: SocketAddr,
 }
 
 /// The failure of a test, with its partial record.

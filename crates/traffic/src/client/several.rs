@@ -197,6 +197,10 @@ impl Whole {
         let part = &mut self.parts[index];
         match event {
             Event::Connected { local, remote } => observe(Event::Connected { local, remote }),
+            Event::Addresses(mut addresses) => {
+                addresses.iter_mut().for_each(|known| known.flow = part.number(known.flow));
+                observe(Event::Addresses(addresses));
+            }
             Event::Started { mut specs, family } => {
                 for spec in &mut specs {
                     spec.id = part.number(spec.id);

@@ -20,11 +20,11 @@ const READY: &str = "weir: in the background";
 /// Maximum length of the error of a background process that does not start, bytes.
 const MAX_ERROR_BYTES: u64 = 64 << 10;
 
-/// Starts the background process, prints its output until it listens, and returns.
+/// Starts the background process, prints its output until it listens, and returns. `is_quiet`: without a line of its own.
 ///
 /// # Errors
 /// [`CliError::Daemon`] with its message and exit code if it ends before it listens.
-pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
+pub(crate) fn start(is_quiet: bool, words: &[OsString]) -> Result<i32, CliError> {
     let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
     let mut command = Command::new(own_program());
     #[cfg(unix)]
@@ -52,7 +52,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
         }
     }
     if ready {
-        if !args.output.json_stream {
+        if !is_quiet {
             lines += &format!("running in the background, process {}\n", child.id());
         }
         return print(&lines);

@@ -1,7 +1,7 @@
 //! `weir serve`: makes a configuration from flags, runs the server and prints its events.
 
 mod args;
-mod daemon;
+pub(crate) mod daemon;
 mod figures;
 mod output;
 mod peers;
@@ -11,6 +11,8 @@ pub(crate) mod ui;
 use std::ffi::OsString;
 
 pub(crate) use args::ServeArgs;
+pub(crate) use daemon::PidFile;
+pub(crate) use peers::Kept;
 
 use weir_jobs::{Event, ServeJob};
 
@@ -21,7 +23,6 @@ use crate::job::{emit, warn};
 use crate::key;
 use crate::output::Sink;
 use crate::signals;
-use daemon::PidFile;
 use figures::SessionSums;
 use output::EventFormat;
 
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
         warnings.iter().for_each(|w| warn("key-exposed", w));
     }
     if args.general.daemon && !in_background {
-        return daemon::start(args, words);
+        return daemon::start(args.output.json_stream, words);
     }
     let mut sink = if in_background {
         daemon::sink(args)?

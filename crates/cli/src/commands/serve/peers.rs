@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use weir_jobs::{Event, Notice, ServeJob};
-use weir_model::record::Record;
+use weir_model::record::{Record, SERVED};
 use weir_model::warning::{Severity, Warning};
 use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
 use weir_runs::retention::Retention;
@@ -162,13 +162,16 @@ impl Listening {
     ) {
         scope.spawn(move || {
             let name = self.protocol.name;
-            let mut kept = Kept { words, name, stored: 0 };
+            let mut kept = Kept::new(words, name);
             let ended = self.server.run(&stop, &mut |mut event| {
                 let run = match &mut event {
                     ServerEvent::SessionClosed { record, .. } => record.take(),
                     _ => None,
                 };
-                let run = run.and_then(|record| kept.store(*record));
+                let run = run.and_then(|mut record| {
+                    kept.stamp(&mut record);
+                    kept.store(*record)
+                });
                 let _ = events.send(event_of(event).of_protocol(name).with_run(run));
             });
             if let Err(error) = ended {
@@ -179,11 +182,9 @@ impl Listening {
     }
 }
 
-/// Label of the results of other tools' clients: the protocol.
-const LABEL: &str = "served";
 /// Days after which such a result is removed, unless it was tagged, and the maximum number of them: clients create them
 /// without end.
-const KEPT: Retention<'static> = Retention { label: LABEL, own: &[], days: 90, most: 2_000 };
+const KEPT: Retention<'static> = Retention { label: SERVED, own: &[], days: 90, most: 2_000 };
 /// Rows of intervals of such a result, and samples of TCP information: about 1 MB of each. Clients choose how many there are.
 const MAX_ROWS: usize = 3_600;
 /// Distributions of such a result.
@@ -192,22 +193,32 @@ const MAX_HISTOGRAMS: usize = 64;
 const TIDY_EVERY: u64 = 100;
 
 /// Stores the results of clients, which the clients themselves do not.
-struct Kept<'a> {
+pub(crate) struct Kept<'a> {
     words: &'a [OsString],
     name: &'static str,
     stored: u64,
 }
 
-impl Kept<'_> {
-    /// Stores a result; returns its id.
-    fn store(&mut self, mut record: Record) -> Option<String> {
-        let labels = BTreeMap::from([(LABEL.to_owned(), self.name.to_owned())]);
+impl<'a> Kept<'a> {
+    /// Results of clients of the tool `name`; `words`: the command line.
+    pub(crate) fn new(words: &'a [OsString], name: &'static str) -> Self {
+        Kept { words, name, stored: 0 }
+    }
+
+    /// Gives a result that has just ended its identity and label.
+    pub(crate) fn stamp(&self, record: &mut Record) {
+        let labels = BTreeMap::from([(SERVED.to_owned(), self.name.to_owned())]);
         let now = since_epoch(SystemTime::now());
         let identity = Identity::new(self.words, labels, now, random::u64());
-        identity.stamp(&mut record);
+        identity.stamp(record);
         let started = now.saturating_sub(Duration::from_secs_f64(record.seconds.max(0.0)));
         record.started_at = weir_runs::rfc3339(started.as_millis() as u64);
-        user_data::add_calibration(&mut record);
+        user_data::add_calibration(record);
+    }
+
+    /// Stores a result; returns its id.
+    pub(crate) fn store(&mut self, mut record: Record) -> Option<String> {
+        let now = since_epoch(SystemTime::now());
         trim(&mut record);
         let tidies = self.stored.is_multiple_of(TIDY_EVERY).then_some(&KEPT);
         self.stored += 1;

@@ -5,24 +5,12 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use weir_model::plan::{Connection, Direction, Shape};
+use weir_model::plan::Direction;
+
 use weir_model::record::{Flow, Interval, IntervalCount, Receiver, Record, Sender};
 use weir_model::units::RateLimit;
 
-/// Why a record has no such form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoIperf3Form {
-    /// Its flows are not streams of TCP, MPTCP or UDP of one kind.
-    Flows,
-}
-
-impl std::fmt::Display for NoIperf3Form {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "iperf3 has no form for it: its flows are not streams of one kind over TCP or UDP",
-        )
-    }
-}
+use super::{Form, NoIperf3Form, Role, addresses, received_seconds, socket};
 
 /// An object of the fields that are present.
 fn object(fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
@@ -32,14 +20,6 @@ fn object(fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Va
 
 fn some(value: impl Into<Value>) -> Option<Value> {
     Some(value.into())
-}
-
-/// What the parts of one record share.
-struct Form<'a> {
-    record: &'a Record,
-    datagrams: bool,
-    /// The plan's first connection, of which all others are of the kind.
-    connection: &'a Connection,
 }
 
 /// The record as one object, as `iperf3 -J` prints it.
@@ -61,41 +41,42 @@ pub fn iperf3_json(record: &Record) -> Result<Value, NoIperf3Form> {
 /// # Errors
 /// [`NoIperf3Form`].
 pub fn iperf3_json_lines(record: &Record) -> Result<String, NoIperf3Form> {
-    let form = Form::of(record)?;
-    let event = |name: &str, data: Value| format!("{}\n", json!({ "event": name, "data": data }));
-    let mut out = event("start", form.start());
-    out.extend(record.intervals.iter().map(|i| event("interval", form.interval(i))));
-    out += &event("end", form.end());
-    Ok(out)
+    let mut out = iperf3_start(record)?;
+    for interval in &record.intervals {
+        out += &iperf3_interval(record, interval)?;
+    }
+    Ok(out + &iperf3_end(record)?)
+}
+
+fn event(name: &str, data: Value) -> String {
+    format!("{}\n", json!({ "event": name, "data": data }))
+}
+
+/// The first line of `--json-stream`; of the record, only what is known at the start is needed.
+///
+/// # Errors
+/// [`NoIperf3Form`].
+pub fn iperf3_start(record: &Record) -> Result<String, NoIperf3Form> {
+    Ok(event("start", Form::of(record)?.start()))
+}
+
+/// The line of an interval; of the record, only what is known at the start is needed.
+///
+/// # Errors
+/// [`NoIperf3Form`].
+pub fn iperf3_interval(record: &Record, interval: &Interval) -> Result<String, NoIperf3Form> {
+    Ok(event("interval", Form::of(record)?.interval(interval)))
+}
+
+/// The last line.
+///
+/// # Errors
+/// [`NoIperf3Form`].
+pub fn iperf3_end(record: &Record) -> Result<String, NoIperf3Form> {
+    Ok(event("end", Form::of(record)?.end()))
 }
 
 impl<'a> Form<'a> {
-    fn of(record: &'a Record) -> Result<Self, NoIperf3Form> {
-        let connections = &record.plan.connections;
-        let connection = connections.first().ok_or(NoIperf3Form::Flows)?;
-        let datagrams = connection.transport.datagrams();
-        let is_like = |c: &Connection| {
-            let name = c.transport.name();
-            c.shape == Shape::Stream
-                && !c.transport.echoes()
-                && c.echo.is_none()
-                && name.ip()
-                && name.datagrams() == datagrams
-        };
-        match connections.iter().all(is_like) && !record.flows.is_empty() {
-            true => Ok(Form { record, datagrams, connection }),
-            false => Err(NoIperf3Form::Flows),
-        }
-    }
-
-    fn has(&self, direction: Direction) -> bool {
-        self.record.flows.iter().any(|flow| flow.direction == direction)
-    }
-
-    fn is_bidirectional(&self) -> bool {
-        self.has(Direction::Forward) && self.has(Direction::Reverse)
-    }
-
     fn start(&self) -> Value {
         let record = self.record;
         let at = record.started_at.parse::<Timestamp>().ok();
@@ -131,13 +112,11 @@ impl<'a> Form<'a> {
                 }),
             ),
             (
-                "connecting_to",
-                record.plan.host.as_ref().map(|host| {
-                    json!({
-                        "host": host,
-                        "port": record.plan.server_port(),
-                    })
-                }),
+                match self.role {
+                    Role::Client => "connecting_to",
+                    Role::Server => "accepted_connection",
+                },
+                self.far_end(),
             ),
             // Of the run: iperf3's names a session.
             ("cookie", some(record.id.as_str())),
@@ -164,7 +143,7 @@ impl<'a> Form<'a> {
                     "duration": duration,
                     "bytes": self.connection.bytes.map_or(0, |bytes| bytes.0),
                     "blocks": self.connection.packets.unwrap_or(0),
-                    "reverse": u8::from(!self.has(Direction::Forward)),
+                    "reverse": u8::from(self.is_reverse()),
                     "tos": self.connection.tos().unwrap_or(0),
                     "target_bitrate": bits,
                     "bidir": u8::from(self.is_bidirectional()),
@@ -172,6 +151,16 @@ impl<'a> Form<'a> {
                 })),
             ),
         ])
+    }
+
+    /// Host and port of the far end: of the server, or of the client's first stream.
+    fn far_end(&self) -> Option<Value> {
+        let host = self.record.plan.host.as_ref()?;
+        let port = match self.role {
+            Role::Client => self.record.plan.server_port(),
+            Role::Server => addresses(self.record.flows.first()?)[1].1,
+        };
+        Some(json!({ "host": host, "port": port }))
     }
 
     fn interval(&self, interval: &Interval) -> Value {
@@ -183,7 +172,7 @@ impl<'a> Form<'a> {
                 true => counts.sender.as_ref().or(counts.receiver.as_ref()),
                 false => counts.receiver.as_ref().or(counts.sender.as_ref()),
             }?;
-            let socket = ("socket", some(flow.id));
+            let socket = ("socket", some(socket(flow.id)));
             Some(object([socket].into_iter().chain(self.counted(interval, count, sends))))
         });
         let sum = |direction: Direction| {
@@ -301,7 +290,7 @@ impl<'a> Form<'a> {
             let sent = sender.map(|s| s.packets);
             let bits = sender.map(|s| s.bits_per_second).or(receiver.map(|r| r.bits_per_second));
             let own = [
-                ("socket", some(flow.id)),
+                ("socket", some(socket(flow.id))),
                 ("start", some(0)),
                 ("end", some(seconds)),
                 ("seconds", some(seconds)),
@@ -315,7 +304,7 @@ impl<'a> Form<'a> {
             let tcp = flow.tcp.as_ref();
             let microseconds = |s: f64| Value::from((s * 1e6).round() as u64);
             object(
-                span(flow.id, sender.seconds, sender.bytes, sender.bits_per_second)
+                span(socket(flow.id), sender.seconds, sender.bytes, sender.bits_per_second)
                     .into_iter()
                     .chain([
                         ("retransmits", tcp.map(|tcp| tcp.retransmits.into())),
@@ -328,7 +317,9 @@ impl<'a> Form<'a> {
             )
         });
         let receiver = flow.receiver.as_ref().map(|r| {
-            let own = span(flow.id, r.seconds, r.bytes, r.bits_per_second);
+            let seconds = received_seconds(flow).unwrap_or(r.seconds);
+            let bits = (seconds > 0.0).then(|| 8.0 * r.bytes as f64 / seconds);
+            let own = span(socket(flow.id), seconds, r.bytes, bits);
             object(own.into_iter().chain([("sender", some(sends))]))
         });
         object([("sender", sender), ("receiver", receiver)])
@@ -361,7 +352,7 @@ impl<'a> Form<'a> {
         let flows = self.flows(direction);
         let receivers: Vec<&Receiver> =
             flows.clone().filter_map(|flow| flow.receiver.as_ref()).collect();
-        let seconds = receivers.iter().map(|r| r.seconds).max_by(f64::total_cmp)?;
+        let seconds = flows.clone().filter_map(received_seconds).max_by(f64::total_cmp)?;
         let own = total(seconds, receivers.iter().map(|r| r.bytes).sum());
         let sends = direction == Direction::Forward;
         if !self.datagrams {
@@ -373,7 +364,7 @@ impl<'a> Form<'a> {
     }
 }
 
-fn percent(part: u64, of: u64) -> f64 {
+pub(super) fn percent(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }
 
@@ -428,17 +419,9 @@ fn datagrams<'a>(
 
 /// The addresses of a flow, of this end first.
 fn connected(flow: &Flow) -> Value {
-    let (local, remote) = match flow.direction {
-        Direction::Forward => (&flow.source, &flow.destination),
-        Direction::Reverse => (&flow.destination, &flow.source),
-    };
-    let parts = |text: &str| {
-        let address = text.parse::<std::net::SocketAddr>().ok();
-        address.map_or((text.to_owned(), 0), |a| (a.ip().to_canonical().to_string(), a.port()))
-    };
-    let ((local_host, local_port), (remote_host, remote_port)) = (parts(local), parts(remote));
+    let [(local_host, local_port), (remote_host, remote_port)] = addresses(flow);
     json!({
-        "socket": flow.id,
+        "socket": socket(flow.id),
         "local_host": local_host,
         "local_port": local_port,
         "remote_host": remote_host,
@@ -449,7 +432,7 @@ fn connected(flow: &Flow) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::plan::Plan;
+    use weir_model::plan::{Connection, Plan};
     use weir_model::record::IntervalFlow;
 
     fn record(text: &str) -> Record {
