@@ -36,6 +36,8 @@ enum Command {
     Test(Box<commands::test::TestArgs>),
     /// Run the server that tests measure against
     Serve(Box<commands::serve::ServeArgs>),
+    /// iperf3's flags, text and JSON, for what was written for iperf3
+    Iperf3(Box<commands::iperf3::Iperf3Args>),
     #[command(flatten)]
     Peer(commands::peers::PeerCommand),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
@@ -115,13 +117,24 @@ pub(crate) fn main() -> ExitCode {
     if std::fs::read("/proc/self/comm").is_ok_and(|name| name.trim_ascii_end() == b"exe") {
         weir_net::thread::set_name("weir");
     }
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = by_link(std::env::args_os().collect());
     let code = match read(&words) {
         Ok(cli) => dispatch(cli.command, &words),
         Err(refusal) => help_or_refusal(&refusal, &words),
     };
     // Every documented exit code fits in a byte.
     ExitCode::from(u8::try_from(code).unwrap_or(70))
+}
+
+/// Commands that are run where the program is called by a link of their name.
+const LINKS: [&str; 2] = ["iperf3", "ttcp"];
+
+/// The command line, with the command of the link by which the program was called.
+fn by_link(words: Vec<OsString>) -> Vec<OsString> {
+    let [program, rest @ ..] = &words[..] else { return words };
+    let name = std::path::Path::new(program).file_stem().and_then(std::ffi::OsStr::to_str);
+    let Some(link) = LINKS.into_iter().find(|link| Some(*link) == name) else { return words };
+    ["weir", link].map(OsString::from).into_iter().chain(rest.iter().cloned()).collect()
 }
 
 fn dispatch(command: Command, words: &[OsString]) -> i32 {
@@ -137,6 +150,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
             commands::experiment::sweep::repeated(*args, words)
         }
         Command::Test(args) => return commands::test::run(&args, words),
+        Command::Iperf3(args) => return commands::iperf3::run(&args, words),
         Command::Peer(command) => return commands::peers::run(command, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
@@ -267,6 +281,19 @@ fn help_or_refusal(refusal: &clap::Error, words: &[OsString]) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_names_its_command() {
+        let words =
+            |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
+        assert_eq!(by_link(words("/usr/bin/iperf3 -c h")), words("weir iperf3 -c h"));
+        for same in ["weir test h", "/opt/weir iperf3 -s", ""] {
+            assert_eq!(by_link(words(same)), words(same));
+        }
+        for link in LINKS {
+            assert!(command_line().find_subcommand(link).is_some(), "{link}");
+        }
+    }
 
     #[test]
     fn the_definition_of_flags_holds() {

@@ -2,8 +2,9 @@
 
 pub(crate) use weir_peers::{check, run};
 pub(crate) use weir_traffic::{
-    Address, Answer, ClientConfig, Commands, Event, Failure, FileConfig, Key, Limits, Scheduling,
-    ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code, serve,
+    Address, Answer, ClientConfig, Commands, Event, Failure, FileConfig, FlowAddresses, Key,
+    Limits, Scheduling, ServerConfig, ServerEvent, Stop, StopReason, TrafficError, file_exit_code,
+    serve,
 };
 // For the control of emulators.
 #[cfg(target_os = "linux")]

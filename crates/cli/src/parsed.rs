@@ -514,7 +514,7 @@ mod tests {
     #[test]
     fn commands_of_other_tools_get_their_equivalent() {
         for (line, accepted) in [
-            ("weir iperf3 -c h -u", "weir test HOST"),
+            ("weir iperf -c h -u", "weir test HOST"),
             ("weir netserver", "weir serve"),
             ("weir server", "weir serve"),
             ("weir client h", "weir test HOST"),

@@ -15,6 +15,7 @@ pub(crate) mod experiment;
 pub(crate) mod exporter;
 #[cfg(target_os = "linux")]
 pub(crate) mod impair;
+pub(crate) mod iperf3;
 pub(crate) mod keygen;
 #[cfg(target_os = "linux")]
 pub(crate) mod lab;

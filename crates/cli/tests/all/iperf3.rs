@@ -1,7 +1,10 @@
 //! iperf3's protocol from outside: `weir test --peer iperf3`, `weir serve --peer iperf3`, and results in its form.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
+use crate::common::has_tools;
 use crate::ttcp::{Running, free_port, json_of, weir};
 
 #[test]
@@ -84,4 +87,116 @@ fn what_iperf3_does_not_carry_is_refused_by_its_flag() {
     let output = weir(directory.path(), &["test", "192.0.2.1", "--peer", "iperf", "--json"]);
     let output = { output }.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Waits until a server listens on a port of this host.
+fn listens(port: &str) -> std::net::TcpStream {
+    let start = std::time::Instant::now();
+    loop {
+        match std::net::TcpStream::connect(format!("127.0.0.1:{port}")) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(start.elapsed().as_secs() < 30, "{error}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_command_of_iperf3_serves_and_tests_as_iperf3_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = ["iperf3", "-s", "-1", "-J", "-p", &port];
+    let server = weir(directory.path(), &server).stdout(Stdio::piped()).spawn().unwrap();
+    // A connection without a cookie is no client, so the server still serves one.
+    drop(listens(&port));
+    let client = ["iperf3", "-c", "127.0.0.1", "-p", &port, "-u", "-b", "0", "-k", "50", "-P", "2"];
+    let client = [&client[..], &["-l", "100", "-T", "t"]].concat();
+    let output = weir(directory.path(), &client).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with(&format!("127.0.0.1, port {port}")), "{text}");
+    assert!(lines[1].starts_with("t:  [  5] local 127.0.0.1 port "), "{text}");
+    assert!(lines[2].starts_with("t:  [  7] local 127.0.0.1 port "), "{text}");
+    let counts: Vec<&str> =
+        lines.iter().filter(|line| line.ends_with("receiver")).copied().collect();
+    assert!(counts.len() == 3 && counts[0].contains(" 0/25 (0%)"), "{text}");
+    assert!(counts[2].contains("[SUM]") && counts[2].contains(" 0/50 (0%)"), "{text}");
+    assert_eq!(lines.last(), Some(&"iperf Done."));
+    let output = server.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let served = json_of(&output);
+    assert_eq!(served["end"]["sum"]["packets"], 50);
+    assert_eq!(served["start"]["test_start"]["reverse"], 0);
+    assert_eq!(served["start"]["accepted_connection"]["host"], "127.0.0.1");
+    // Both results are stored.
+    let list = weir(directory.path(), &["runs", "list", "--json"]).output().unwrap();
+    assert_eq!(json_of(&list)["runs"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_link_of_the_name_iperf3_is_that_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("iperf3");
+    let command = weir(directory.path(), &["-c", "127.0.0.1", "-p", &free_port(), "-J"]);
+    std::os::unix::fs::symlink(command.get_program(), &link).unwrap();
+    let mut linked = std::process::Command::new(&link);
+    linked.args(command.get_args());
+    linked.env("XDG_DATA_HOME", directory.path());
+    let output = linked.output().unwrap();
+    // Nothing listens: iperf3's exit code, and its place of the error.
+    assert_eq!(output.status.code(), Some(1));
+    assert!(json_of(&output)["error"].is_string());
+}
+
+#[test]
+fn the_real_iperf3_and_the_command_understand_each_other() {
+    if !has_tools("the_real_iperf3_and_the_command_understand_each_other", &["iperf3"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let udp = ["-n", "1M", "-u", "-b", "50M"];
+    let amounts: [&[&str]; 3] = [&["-n", "1M"], &["-n", "1M", "-R"], &udp];
+    for more in amounts {
+        // The command as the server.
+        let port = free_port();
+        let words = ["iperf3", "-s", "-1", "-p", &port];
+        let server = weir(directory.path(), &words).stdout(Stdio::piped()).spawn().unwrap();
+        drop(listens(&port));
+        let mut client = std::process::Command::new("iperf3");
+        client.args(["-c", "127.0.0.1", "-J", "-p", &port]).args(more);
+        let theirs = json_of(&client.output().unwrap());
+        let text = String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap();
+        assert!(theirs["end"]["sum_received"]["bytes"].as_u64() >= Some(1 << 20), "{theirs}");
+        let own = if more.contains(&"-R") { "sender" } else { "receiver" };
+        assert!(
+            text.lines().any(|line| line.starts_with("[  5]") && line.ends_with(own)),
+            "{text}"
+        );
+        // The command as the client.
+        let port = free_port();
+        let mut server = std::process::Command::new("iperf3");
+        server.args(["-s", "-1", "-J", "-p", &port]).stdout(Stdio::piped());
+        let server = server.spawn().unwrap();
+        let words = [&["iperf3", "-c", "127.0.0.1", "-J", "-p", &port], more].concat();
+        // iperf3 serves one client alone, so the test itself finds out whether it listens.
+        let mut tries = 0;
+        let ours = loop {
+            let ours = json_of(&weir(directory.path(), &words).output().unwrap());
+            tries += 1;
+            if ours["error"].is_null() || tries > 100 {
+                break ours;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let theirs = json_of(&server.wait_with_output().unwrap());
+        assert_eq!(ours["error"], Value::Null);
+        let received = |end: &Value| end["end"]["sum_received"]["bytes"].as_u64();
+        let bytes = (received(&ours), received(&theirs));
+        match more.contains(&"-R") {
+            // iperf3's server does not know what arrived.
+            true => assert!(bytes.0 >= Some(1 << 20)),
+            false => assert_eq!(bytes.0, bytes.1),
+        }
+    }
 }

@@ -69,6 +69,18 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     run_prepared(ready.map_err(|error| error.named_as_typed(words)), ErrorForm::of(words))
 }
 
+/// Runs the test of another command, whose errors the caller prints; those of a started test are printed.
+///
+/// # Errors
+/// What keeps the test from being started.
+pub(crate) fn run_for(args: &TestArgs, words: &[OsString]) -> Result<i32, CliError> {
+    let Some((job, key, source)) = job_of(args)? else { return Ok(0) };
+    let test = prepare(job, key, source, &args.output, words)?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    Ok(execute(test, &stop, engine::run, &mut user_data::keep))
+}
+
 /// Runs a job of `weir job`.
 pub(crate) fn run_job(job: TestJob) -> i32 {
     let ready = resolved(job).and_then(|(job, key)| {
@@ -317,6 +329,7 @@ fn execute(
         let is_measured = matches!(event, Event::Interval(_));
         match event {
             Event::Connected { local, remote } => outputs.connected(local, remote),
+            Event::Addresses(addresses) => outputs.addresses(&addresses),
             Event::Started { specs, family } => outputs.started(&specs, family),
             Event::Flows(changed) => outputs.flows(&changed),
             Event::Peer(status) => outputs.peer(&status),

@@ -18,7 +18,8 @@ use super::args::OutputArgs;
 use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::exporter::{self, Exporter, OtlpExporter};
-use crate::engine::{Address, Stop};
+use crate::commands::iperf3::Iperf3Output;
+use crate::engine::{Address, FlowAddresses, Stop};
 use crate::error::{CliError, chain, error_object};
 use crate::job::{report_error, warn};
 use crate::output::Sink;
@@ -37,6 +38,8 @@ pub(crate) enum Form {
     Json,
     /// One event a line.
     Stream,
+    /// As iperf3 prints it.
+    Iperf3,
 }
 
 /// Options of the output.
@@ -52,6 +55,7 @@ impl Options {
     /// The options that the flags request; colour only on a terminal.
     pub(crate) fn of(args: &OutputArgs) -> Options {
         let form = match (args.json, args.json_stream) {
+            _ if args.iperf3.is_some() => Form::Iperf3,
             (true, _) => Form::Json,
             (_, true) => Form::Stream,
             _ => Form::Text,
@@ -78,6 +82,7 @@ pub(crate) struct Outputs {
     identity: Identity,
     plan: Plan,
     table: Option<IntervalTable>,
+    iperf3: Option<Iperf3Output>,
     problems: Vec<CliError>,
     exporter: Option<Exporter>,
     otlp: Option<OtlpExporter>,
@@ -164,6 +169,7 @@ impl Outputs {
             identity,
             plan,
             table: None,
+            iperf3: args.iperf3.map(Iperf3Output::new),
             problems: vec![],
             exporter,
             otlp,
@@ -204,6 +210,15 @@ impl Outputs {
         if self.is_text() && self.options.text.verbose {
             note(&format!("connected: {local} -> {remote}"));
         }
+        if let Some(iperf3) = &self.iperf3 {
+            let host = self.plan.host.as_deref().unwrap_or_default();
+            self.sink.text(&iperf3.connected(host, self.plan.server_port()));
+        }
+    }
+
+    /// The addresses of the flows are known.
+    pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
+        self.iperf3.iter_mut().for_each(|iperf3| iperf3.addresses(addresses));
     }
 
     /// Traffic starts.
@@ -226,6 +241,10 @@ impl Outputs {
             Form::Text => self.sink.text(&header(&start, &self.options.text)),
             // The sink stores a failure.
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
+            Form::Iperf3 => {
+                let text = self.iperf3.as_mut().map(|iperf3| iperf3.started(&start, specs));
+                self.sink.text(&text.unwrap_or_default());
+            }
             Form::Json => {}
         }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
@@ -292,6 +311,10 @@ impl Outputs {
                 self.sink.text(&rows);
             }
             Form::Stream => drop(JsonStream::new(&mut self.sink).interval(interval)),
+            Form::Iperf3 => {
+                let text = self.iperf3.as_mut().map(|iperf3| iperf3.interval(interval));
+                self.sink.text(&text.unwrap_or_default());
+            }
             Form::Json => {}
         }
         self.csv_rows(|csv| csv.interval(interval));
@@ -323,6 +346,10 @@ impl Outputs {
             }
             Form::Stream => drop(JsonStream::new(&mut self.sink).end(record)),
             Form::Json => self.sink.raw(&json_pretty(record)),
+            Form::Iperf3 => {
+                let text = self.iperf3.as_mut().map(|iperf3| iperf3.finish(record));
+                self.sink.text(&text.unwrap_or_default());
+            }
         }
         self.csv_end(record);
     }
@@ -335,6 +362,11 @@ impl Outputs {
             }
             Form::Json if !with_record => self.sink.raw(&(error_object(&error.refusal()) + "\n")),
             Form::Json => report_error(error),
+            Form::Iperf3 => {
+                self.iperf3
+                    .iter_mut()
+                    .for_each(|iperf3| iperf3.failed(&error.chain(), with_record));
+            }
             Form::Text => tell(error, ErrorForm::of_environment()),
         }
     }

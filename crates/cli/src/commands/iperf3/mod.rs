@@ -1,0 +1,62 @@
+//! `weir iperf3`: iperf3's flags, text and JSON, so that what was written for iperf3 runs unchanged. The tests are those of
+//! `weir test --peer iperf3` and `weir serve --peer iperf3`.
+//!
+//! Each flag becomes a flag of `weir test` ([`args`]), so both accept the same values and refuse the same combinations.
+
+mod args;
+mod output;
+mod server;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+pub(crate) use args::Iperf3Args;
+pub(crate) use output::{Iperf3Output, Iperf3Settings};
+
+use super::test::{self, TestArgs};
+use crate::app::note;
+use crate::error::CliError;
+use crate::parsed;
+
+/// Exit code of iperf3 for every error.
+const FAILED: i32 = 1;
+
+/// The flags of `weir test` that a client has.
+#[derive(Debug, Parser)]
+#[command(name = "iperf3")]
+struct Line {
+    #[command(flatten)]
+    args: TestArgs,
+}
+
+/// Runs the command; prints errors itself, as iperf3 does. Returns 0 or, after any error, 1.
+pub(crate) fn run(args: &Iperf3Args, words: &[OsString]) -> i32 {
+    let form = args.form();
+    let done = match args.is_server() {
+        true => server::run(args, words),
+        false => client(args, words),
+    };
+    match done {
+        Ok(0) => 0,
+        Ok(_) => FAILED,
+        Err(error) => {
+            output::print_error(&error.chain(), form);
+            FAILED
+        }
+    }
+}
+
+fn client(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {
+    let typed: Vec<OsString> = args.test_words()?.into_iter().map(OsString::from).collect();
+    let line = parsed::read(&typed, |words| Line::try_parse_from(words))
+        .map_err(|error| CliError::Refused(Box::new(parsed::refusal(&error, &[]))))?;
+    let mut test = line.args;
+    test.output.iperf3 = Some(args.output());
+    test::run_for(&test, words)
+}
+
+/// Prints an error as iperf3 does.
+fn tell(text: &str) {
+    note(&format!("iperf3: error - {text}"));
+}

@@ -1,0 +1,169 @@
+//! What `weir iperf3` prints.
+
+use weir_model::plan::{Direction, FlowSpec};
+use weir_model::record::{Flow, Interval, Record};
+use weir_model::warning::Severity;
+use weir_report::{
+    Iperf3Options, Iperf3Text, NoIperf3Form, Start, TextOptions, iperf3_end, iperf3_interval,
+    iperf3_json, iperf3_start, warning,
+};
+
+use crate::app::note;
+use crate::engine::FlowAddresses;
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Iperf3Form {
+    /// Text.
+    Text,
+    /// One object at the end.
+    Json,
+    /// One object a line.
+    Stream,
+}
+
+/// How the output is printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Iperf3Settings {
+    pub(super) form: Iperf3Form,
+    pub(super) options: Iperf3Options,
+}
+
+/// The output of a client's test.
+#[derive(Debug)]
+pub(crate) struct Iperf3Output {
+    settings: Iperf3Settings,
+    /// What is known at the start.
+    known: Record,
+    text: Option<Iperf3Text>,
+    error: Option<String>,
+}
+
+impl Iperf3Output {
+    pub(crate) fn new(settings: Iperf3Settings) -> Self {
+        Iperf3Output { settings, known: Record::default(), text: None, error: None }
+    }
+
+    /// The line of a connection that is established.
+    pub(crate) fn connected(&self, host: &str, port: u16) -> String {
+        match self.settings.form {
+            Iperf3Form::Text => {
+                format!("Connecting to host {}, port {port}\n", weir_report::clean(host))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The addresses of the streams, before the start.
+    pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
+        self.known.flows = addresses
+            .iter()
+            .map(|known| {
+                let (local, remote) = (known.local.to_string(), known.remote.to_string());
+                let (source, destination) = match known.direction {
+                    Direction::Forward => (local, remote),
+                    Direction::Reverse => (remote, local),
+                };
+                let direction = known.direction;
+                Flow { id: known.flow, direction, source, destination, ..Flow::default() }
+            })
+            .collect();
+    }
+
+    /// Traffic starts.
+    pub(crate) fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String {
+        let known = &mut self.known;
+        known.id.clone_from(&start.id);
+        known.version.clone_from(&start.version);
+        known.started_at.clone_from(&start.started_at);
+        known.plan = start.plan.clone();
+        for spec in specs {
+            if let Some(flow) = known.flows.iter_mut().find(|flow| flow.id == spec.id) {
+                flow.transport = spec.connection.transport.name();
+                flow.payload_bytes = spec.payload_bytes();
+            }
+        }
+        match self.settings.form {
+            Iperf3Form::Text => {
+                self.text = Iperf3Text::new(known.clone(), self.settings.options).ok();
+                self.text.as_ref().map(Iperf3Text::start).unwrap_or_default()
+            }
+            Iperf3Form::Stream => iperf3_start(known).unwrap_or_default(),
+            Iperf3Form::Json => String::new(),
+        }
+    }
+
+    /// An interval is over.
+    pub(crate) fn interval(&mut self, interval: &Interval) -> String {
+        match self.settings.form {
+            Iperf3Form::Text => {
+                self.text.as_mut().map(|text| text.interval(interval)).unwrap_or_default()
+            }
+            Iperf3Form::Stream => iperf3_interval(&self.known, interval).unwrap_or_default(),
+            Iperf3Form::Json => String::new(),
+        }
+    }
+
+    /// The test failed.
+    pub(crate) fn failed(&mut self, error: &str, with_record: bool) {
+        match (self.settings.form, with_record) {
+            (Iperf3Form::Json, true) => self.error = Some(error.into()),
+            (form, _) => print_error(error, form),
+        }
+    }
+
+    /// The result is known.
+    pub(crate) fn finish(&mut self, record: &Record) -> String {
+        let complete = record.status == weir_model::record::Status::Complete;
+        let text = match self.settings.form {
+            Iperf3Form::Text => {
+                let summary = self.text.as_ref().map(|text| text.summary(record));
+                let done = if complete { "\niperf Done.\n" } else { "" };
+                Ok(summary.unwrap_or_default() + done)
+            }
+            form => json(record, form, self.error.take()),
+        };
+        warn(record);
+        text.unwrap_or_else(|reason| {
+            super::tell(&reason.to_string());
+            String::new()
+        })
+    }
+}
+
+/// The result of a client or a server as JSON.
+pub(super) fn json(
+    record: &Record,
+    form: Iperf3Form,
+    error: Option<String>,
+) -> Result<String, NoIperf3Form> {
+    if form == Iperf3Form::Stream {
+        return iperf3_end(record);
+    }
+    let mut object = iperf3_json(record)?;
+    if let Some(error) = error {
+        object["error"] = error.into();
+    }
+    Ok(format!("{object:#}\n"))
+}
+
+/// Prints the warnings of a result, for which iperf3 has no place, on standard error.
+pub(super) fn warn(record: &Record) {
+    let severe = record.warnings.iter().filter(|warning| warning.severity != Severity::Info);
+    for text in severe.map(|severe| warning(severe, &TextOptions::default())) {
+        note(text.trim_end());
+    }
+}
+
+/// Prints an error in the form of the output.
+pub(super) fn print_error(text: &str, form: Iperf3Form) {
+    let object = match form {
+        Iperf3Form::Text => return super::tell(text),
+        Iperf3Form::Json => {
+            serde_json::json!({ "start": {}, "intervals": [], "end": {}, "error": text })
+        }
+        Iperf3Form::Stream => serde_json::json!({ "event": "error", "data": text }),
+    };
+    // Where standard output is closed, the exit code reports the error.
+    let _ = crate::output::print(&format!("{object}\n"));
+}

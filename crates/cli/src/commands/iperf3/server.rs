@@ -1,0 +1,104 @@
+//! The server: it prints a test at its end, since several may run at the same time.
+
+use std::ffi::OsString;
+
+use weir_peers::{Protocol, ServeConfig};
+use weir_report::Iperf3Text;
+use weir_traffic::Limits;
+use weir_traffic::session::WorkerConfig;
+
+use super::args::Iperf3Args;
+use super::output::{Iperf3Form, json, warn};
+use crate::commands::serve::{Kept, PidFile, daemon};
+use crate::engine::{ServerEvent, Stop, StopReason};
+use crate::error::CliError;
+use crate::output::Sink;
+use crate::signals;
+
+const NAME: &str = "iperf3";
+/// Maximum duration of a test unless the command line has one: that of a client's test, s.
+const SESSION_SECONDS: u64 = 7 * 86_400;
+const RULE: &str = "-----------------------------------------------------------";
+
+/// Serves clients until it is stopped or, with `-1`, one was served.
+pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {
+    let serving = args.serving();
+    let settings = args.output();
+    let limits = Limits {
+        session_seconds: serving.server_max_duration.unwrap_or(SESSION_SECONDS),
+        ..Limits::default()
+    };
+    let cpus = args.cpus()?;
+    cpus.as_ref().map_or(Ok(()), |cpus| cpus.check())?;
+    let config = ServeConfig {
+        bind: args.addresses()?,
+        port: args.port(),
+        limits,
+        workers: WorkerConfig { cpus: cpus.map(|cpus| cpus.0), ..WorkerConfig::default() },
+    };
+    let stamp = args.timestamps()?;
+    if serving.daemon && !serving.in_background {
+        return daemon::start(true, words);
+    }
+    let mut sink = match (args.logfile(), serving.in_background) {
+        (None, true) => Sink::to(Box::new(std::io::sink())),
+        (logfile, _) => Sink::open(logfile, stamp)?,
+    };
+    let serve = Protocol::find(NAME).and_then(|protocol| protocol.serve);
+    let serve = serve.ok_or_else(|| CliError::Internal("iperf3 has no server".into()))?;
+    let server = serve(&config)?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let pidfile = args.pidfile().map(PidFile::write).transpose()?;
+    if serving.in_background {
+        daemon::hand_over("");
+    }
+    let banner =
+        |test: u64| format!("{RULE}\nServer listening on {} (test #{test})\n{RULE}\n", config.port);
+    let is_text = settings.form == Iperf3Form::Text;
+    if is_text {
+        sink.text(&banner(1));
+    }
+    let mut kept = Kept::new(words, NAME);
+    let (mut tests, mut failed) = (1, false);
+    server.run(&stop, &mut |event| {
+        let record = match event {
+            ServerEvent::Refused { peer, reason } => {
+                return super::tell(&format!("{peer}: {reason}"));
+            }
+            ServerEvent::SessionClosed { record: Some(record), .. } => record,
+            _ => return,
+        };
+        let mut record = *record;
+        kept.stamp(&mut record);
+        let text = match settings.form {
+            Iperf3Form::Text => Iperf3Text::of_record(&record, settings.options),
+            form => json(&record, form, None),
+        };
+        match text {
+            Ok(text) if is_text => sink.text(&text),
+            Ok(text) => sink.raw(&text),
+            Err(reason) => super::tell(&reason.to_string()),
+        }
+        warn(&record);
+        failed = record.status != weir_model::record::Status::Complete;
+        if failed {
+            super::tell(&record.end_reason);
+        }
+        kept.store(record);
+        tests += 1;
+        if serving.one_off {
+            stop.request(StopReason::Terminated);
+        } else if is_text {
+            sink.text(&banner(tests));
+        }
+    })?;
+    drop(pidfile);
+    if let Some(failure) = sink.failure() {
+        return Err(failure);
+    }
+    match (serving.one_off && tests > 1, failed) {
+        (true, failed) => Ok(failed.into()),
+        (false, _) => Ok(stop.reason().map_or(0, StopReason::service_exit_code)),
+    }
+}
