@@ -21,6 +21,7 @@ mod stamp;
 mod ttcp;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weir_model::Refusal;
@@ -29,6 +30,7 @@ use weir_model::record::Record;
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 
+pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
@@ -42,6 +44,8 @@ pub type RunTest =
     fn(&ClientConfig, &Stop, &mut dyn FnMut(weir_traffic::Event)) -> Result<Record, Failure>;
 /// Makes a server of clients that another server gives away.
 pub type Guests = fn(&ServeConfig) -> (mpsc::Sender<Stranger>, Box<dyn Server>);
+/// The text of a session, of its record.
+pub type Describe = fn(&Record) -> Option<String>;
 /// Opens a server.
 pub type Listen = fn(&ServeConfig) -> Result<Box<dyn Server>, TrafficError>;
 
@@ -231,6 +235,10 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// Its worker threads.
     pub workers: WorkerConfig,
+    /// The only users that iperf3's server serves; absent: all clients.
+    pub logins: Option<Arc<Logins>>,
+    /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.
+    pub describe: Option<Describe>,
 }
 
 /// A listening server.

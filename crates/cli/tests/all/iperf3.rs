@@ -1,6 +1,6 @@
 //! iperf3's protocol from outside: `weir test --peer iperf3`, `weir serve --peer iperf3`, and results in its form.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ fn a_link_of_the_name_iperf3_is_that_command() {
     let link = directory.path().join("iperf3");
     let command = weir(directory.path(), &["-c", "127.0.0.1", "-p", &free_port(), "-J"]);
     std::os::unix::fs::symlink(command.get_program(), &link).unwrap();
-    let mut linked = std::process::Command::new(&link);
+    let mut linked = Command::new(&link);
     linked.args(command.get_args());
     linked.env("XDG_DATA_HOME", directory.path());
     let output = linked.output().unwrap();
@@ -163,7 +163,7 @@ fn the_real_iperf3_and_the_command_understand_each_other() {
         let words = ["iperf3", "-s", "-1", "-p", &port];
         let server = weir(directory.path(), &words).stdout(Stdio::piped()).spawn().unwrap();
         drop(listens(&port));
-        let mut client = std::process::Command::new("iperf3");
+        let mut client = Command::new("iperf3");
         client.args(["-c", "127.0.0.1", "-J", "-p", &port]).args(more);
         let theirs = json_of(&client.output().unwrap());
         let text = String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap();
@@ -175,7 +175,7 @@ fn the_real_iperf3_and_the_command_understand_each_other() {
         );
         // The command as the client.
         let port = free_port();
-        let mut server = std::process::Command::new("iperf3");
+        let mut server = Command::new("iperf3");
         server.args(["-s", "-1", "-J", "-p", &port]).stdout(Stdio::piped());
         let server = server.spawn().unwrap();
         let words = [&["iperf3", "-c", "127.0.0.1", "-J", "-p", &port], more].concat();
@@ -199,4 +199,73 @@ fn the_real_iperf3_and_the_command_understand_each_other() {
             false => assert_eq!(bytes.0, bytes.1),
         }
     }
+}
+
+/// Runs a server and a client once; returns the client's exit code and the JSON of its output.
+fn once(mut server: Command, mut client: Command) -> (Option<i32>, Value) {
+    let mut server = server.stdout(Stdio::null()).spawn().unwrap();
+    let mut tries = 0;
+    let (code, output) = loop {
+        let output = client.output().unwrap();
+        let json = json_of(&output);
+        tries += 1;
+        // Until it listens.
+        let is_refused = json["error"].as_str().is_some_and(|text| text.contains("refused"));
+        if !is_refused || tries > 200 {
+            break (output.status.code(), json);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    // A server whose client it refused waits for the next one.
+    let _ = server.kill();
+    let _ = server.wait();
+    (code, output)
+}
+
+#[test]
+fn users_log_in_at_either_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    // The SHA-256 of "{ada}secret".
+    let hash = "649724750d24496f99e258b0020be5c96fd77bdd660faf0e7b4e0e155af4c831";
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers/tests/data");
+    let (private, public) =
+        (format!("{data}/iperf3-private.pem"), format!("{data}/iperf3-public.pem"));
+    std::fs::write(&users, format!("ada,{hash}\n")).unwrap();
+    let port = free_port();
+    let users = users.to_str().unwrap();
+    let at_server = ["-s", "-1", "-p", &port, "--rsa-private-key-path", &private];
+    let at_server = [&at_server[..], &["--authorized-users-path", users]].concat();
+    let at_client = ["-c", "127.0.0.1", "-p", &port, "-n", "10K", "-J", "--username", "ada"];
+    let at_client =
+        [&at_client[..], &["--rsa-public-key-path", &public, "--get-server-output"]].concat();
+    let ours = |words: &[&str]| weir(directory.path(), &[&["iperf3"], words].concat());
+    let theirs = |words: &[&str]| {
+        let mut command = Command::new("iperf3");
+        command.args(words);
+        command
+    };
+    let with = |mut command: Command, password: &str| {
+        command.env("IPERF3_PASSWORD", password);
+        command
+    };
+    let (code, json) = once(ours(&at_server), with(ours(&at_client), "secret"));
+    assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(10_240)), "{json}");
+    assert!(json["server_output_text"].as_str().unwrap().contains("receiver"));
+    let (code, json) = once(ours(&at_server), with(ours(&at_client), "Secret"));
+    assert_eq!((code, json["error"].is_string()), (Some(1), true));
+    if !has_tools("users_log_in_at_either_end", &["iperf3"]) {
+        return;
+    }
+    // Debian's version pads by PKCS#1.
+    let padding = ["--use-pkcs1-padding"];
+    let (server, client) =
+        ([&at_server[..], &padding].concat(), [&at_client[..], &padding].concat());
+    let (code, json) = once(ours(&server), with(theirs(&at_client), "secret"));
+    assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(131_072)), "{json}");
+    // Its exit code is 0 with -J.
+    let (_, json) = once(ours(&server), with(theirs(&at_client), "Secret"));
+    assert!(json["error"].is_string());
+    let (code, json) = once(theirs(&at_server), with(ours(&client), "secret"));
+    assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(10_240)), "{json}");
 }

@@ -19,7 +19,8 @@ use weir_traffic::session::{
 };
 use weir_traffic::{ClientConfig, Event, Failure, FlowAddresses, Stop, TrafficError};
 
-use super::codec::{self, Cookie, Results, State};
+use super::auth::{self, Login};
+use super::codec::{self, Cookie, Parameters, Results, State};
 use super::control::{Control, ControlError, PATIENCE, is_closed};
 use super::{results, settings};
 use crate::ending::{Over, nominal, stopped};
@@ -59,11 +60,33 @@ pub(super) fn run(
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
+    run_with(config, &Extras::default(), stop, observe)
+}
+
+/// What only a client of iperf3 asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// Credentials for the server.
+    pub login: Option<Login>,
+    /// The server sends the text that it prints.
+    pub server_output: bool,
+}
+
+/// Runs a test with iperf3's protocol.
+///
+/// # Errors
+/// [`Failure`] with the reason and what had been measured until then.
+pub fn run_with(
+    config: &ClientConfig,
+    extras: &Extras,
+    stop: &Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
     let plan = settings::prepared(config)?;
     crate::runtime()?.block_on(async {
         let refusing = config.commands.refuse("a test with iperf3 has no commands");
         tokio::select! {
-            record = test(config, plan, stop, observe) => record,
+            record = test((config, extras), plan, stop, observe) => record,
             never = refusing => match never {},
         }
     })
@@ -125,7 +148,7 @@ struct Session {
 }
 
 async fn test(
-    config: &ClientConfig,
+    (config, extras): (&ClientConfig, &Extras),
     plan: Plan,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
@@ -141,7 +164,7 @@ async fn test(
     let mut specs = plan.flows(family, mtu);
     // The numbers of streams follow their order, and the client's senders come first.
     specs.sort_by_key(|spec| spec.connection.direction == Direction::Reverse);
-    unless_stopped(stop, agree(&mut session, &plan, &specs)).await?;
+    unless_stopped(stop, agree(&mut session, &plan, &specs, extras)).await?;
     let mut end = End::new(&workers, &plan, true).with_host(peer.ip(), plan.device.as_deref());
     let opening = open(config, &plan, &specs, &session, &mut end);
     let addresses = unless_stopped(stop, opening).await?;
@@ -175,8 +198,14 @@ async fn test(
     let shown = running.shown.count;
     let (near, far, over) = match over {
         Over::Complete => {
-            let exchanging =
-                exchange(&mut session, &specs, &end, &running.totals, running.receiving, plan.omit);
+            let exchanging = exchange(
+                &mut session,
+                &specs,
+                &end,
+                (&running.totals, running.receiving),
+                plan.omit,
+                observe,
+            );
             tokio::select! {
                 exchanged = exchanging => exchanged,
                 reason = stop.asked(1) => (end.finish(), None, Over::Stopped(reason)),
@@ -293,14 +322,26 @@ async fn checked(
 }
 
 /// Exchanges the parameters, until the server waits for the streams.
-async fn agree(session: &mut Session, plan: &Plan, specs: &[FlowSpec]) -> Result<(), TrafficError> {
+async fn agree(
+    session: &mut Session,
+    plan: &Plan,
+    specs: &[FlowSpec],
+    extras: &Extras,
+) -> Result<(), TrafficError> {
     const DURING: &str = "the exchange of parameters";
     let Some(spec) = specs.first() else { return Ok(()) };
     match owed(session, DURING).await? {
         State::ParamExchange => {}
         other => return Err(unexpected(other, session.peer, DURING)),
     }
-    let parameters = settings::parameters(plan, spec);
+    let token = extras.login.as_ref().map(|login| login.token(auth::now_seconds())).transpose();
+    // It was encrypted once, to check it.
+    let token = token.map_err(|error| TrafficError::System {
+        operation: "encrypting the credentials".into(),
+        source: std::io::Error::other(error),
+    })?;
+    let wants_output = extras.server_output;
+    let parameters = Parameters { token, wants_output, ..settings::parameters(plan, spec) };
     let sent = session.control.send_json(&parameters.to_json()).await;
     sent.map_err(|error| error.during(session.peer, DURING))?;
     match owed(session, DURING).await? {
@@ -490,9 +531,9 @@ async fn exchange(
     session: &mut Session,
     specs: &[FlowSpec],
     end: &End,
-    totals: &[SenderTotal],
-    receiving: HashSet<u32>,
+    (totals, receiving): (&[SenderTotal], HashSet<u32>),
     omit: Span,
+    observe: &mut dyn FnMut(Event),
 ) -> (EndReport, Option<EndReport>, Over) {
     const DURING: &str = "the exchange of results";
     let peer = session.peer;
@@ -530,7 +571,8 @@ async fn exchange(
         Ok(theirs)
     };
     match exchanging.await {
-        Ok(theirs) => {
+        Ok(mut theirs) => {
+            theirs.output.take().into_iter().for_each(|text| observe(Event::ServerOutput(text)));
             let far = results::to_report(specs, &theirs, &near, omit);
             // What was sent last and is lost is only known now.
             let is_datagrams = specs.iter().any(|spec| spec.connection.transport.datagrams());

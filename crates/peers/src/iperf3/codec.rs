@@ -516,8 +516,6 @@ pub(super) mod number {
     pub(in super::super) const STREAMS: i32 = 6;
     /// A block that is too large.
     pub(in super::super) const BLOCK: i32 = 7;
-    /// An option that the server does not have.
-    pub(in super::super) const NOT_IMPLEMENTED: i32 = 13;
     /// No SCTP.
     pub(in super::super) const NO_SCTP: i32 = 18;
     /// A total rate above the server's limit.
@@ -527,7 +525,7 @@ pub(super) mod number {
     /// Parameters that can't be read.
     pub(in super::super) const PARAMETERS: i32 = 114;
     /// Wrong credentials.
-    pub(super) const ACCESS: i32 = 142;
+    pub(in super::super) const ACCESS: i32 = 142;
     /// A session at the limit of its time.
     pub(in super::super) const EXPIRED: i32 = 160;
 }

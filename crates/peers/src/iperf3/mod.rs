@@ -1,6 +1,7 @@
 //! iperf3 (ESnet): a control connection with states and JSON, streams with a cookie, UDP streams with a hello, and results of
 //! both ends.
 
+mod auth;
 mod client;
 mod codec;
 mod control;
@@ -8,6 +9,8 @@ mod results;
 mod server;
 mod settings;
 
+pub use auth::{Login, LoginError, Logins, Padding};
+pub use client::{Extras, run_with};
 pub use settings::fuzz_iperf3;
 
 use crate::{Client, Protocol};

@@ -24,11 +24,12 @@ use weir_traffic::session::{
 };
 use weir_traffic::{Limits, ServerEvent, Stop, Stranger, TrafficError};
 
+use super::auth::{self, Logins};
 use super::codec::{self, Cookie, Parameters, Results, State, number};
 use super::control::{Control, ControlError, PATIENCE};
 use super::{results, settings};
 use crate::sessions::{self, TICK};
-use crate::{ServeConfig, Server};
+use crate::{Describe, ServeConfig, Server};
 
 /// Silence that ends what is still under way when the client has stopped sending.
 const QUIET_NS: u64 = 250_000_000;
@@ -52,6 +53,8 @@ type Greeting = (SocketAddr, [u8; codec::HELLO_BYTES]);
 struct Shared {
     workers: Workers,
     limits: Limits,
+    logins: Option<Arc<Logins>>,
+    describe: Option<Describe>,
     stop: Stop,
     events: mpsc::UnboundedSender<ServerEvent>,
     load: Arc<Load>,
@@ -103,6 +106,8 @@ struct Iperf3 {
     guests: Option<mpsc::Receiver<Stranger>>,
     workers: WorkerConfig,
     limits: Limits,
+    logins: Option<Arc<Logins>>,
+    describe: Option<Describe>,
 }
 
 /// Clients that wait to be taken from another server.
@@ -118,6 +123,8 @@ pub(super) fn guests(config: &ServeConfig) -> (mpsc::Sender<Stranger>, Box<dyn S
         guests: Some(guests),
         workers: config.workers.clone(),
         limits: config.limits.clone(),
+        logins: config.logins.clone(),
+        describe: config.describe,
     };
     (sender, Box::new(server))
 }
@@ -144,6 +151,8 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         guests: None,
         workers: config.workers.clone(),
         limits: config.limits.clone(),
+        logins: config.logins.clone(),
+        describe: config.describe,
     }))
 }
 
@@ -188,6 +197,8 @@ async fn serve(
     let shared = Arc::new(Shared {
         workers: Workers::start(&server.workers)?,
         limits: server.limits,
+        logins: server.logins,
+        describe: server.describe,
         stop: stop.clone(),
         events,
         load: Arc::default(),
@@ -333,6 +344,7 @@ async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
 
 /// A session whose streams are open.
 struct Agreed {
+    peer: SocketAddr,
     plan: Plan,
     parameters: Parameters,
     specs: Vec<FlowSpec>,
@@ -351,6 +363,13 @@ async fn agree(
     control.send_state(State::ParamExchange).await.map_err(text)?;
     let json = control.json(codec::MAX_PARAMETERS).await.map_err(text)?;
     let read = Parameters::parse(&json).map_err(|error| format!("parameters: {error}"));
+    if let (Some(logins), Ok(parameters)) = (&shared.logins, &read) {
+        let user = user(logins, parameters.token.clone()).await;
+        if user.is_none() {
+            let _ = control.send_error(number::ACCESS).await;
+            return Err("no credentials of a known user, or of another time".into());
+        }
+    }
     let planned = read.map(|parameters| {
         let plan = settings::plan(&parameters, shared.limits.session_seconds);
         plan.map(|plan| (parameters, plan))
@@ -380,7 +399,14 @@ async fn agree(
         true => open_datagrams(control, &plan, &specs, peer, shared, &mut end).await?,
         false => open_streams(control, &specs, cookie, shared, &mut end).await?,
     }
-    Ok(Agreed { plan, parameters, specs, end, _flows: flows })
+    Ok(Agreed { peer, plan, parameters, specs, end, _flows: flows })
+}
+
+/// The user whose credentials a token shows. Decryption takes long enough to delay other sessions, so it has its own thread.
+async fn user(logins: &Arc<Logins>, token: Option<String>) -> Option<String> {
+    let (logins, token) = (logins.clone(), token?);
+    let checking = move || logins.user(&token, auth::now_seconds());
+    tokio::task::spawn_blocking(checking).await.ok().flatten()
 }
 
 fn sends(spec: &FlowSpec) -> bool {
@@ -601,7 +627,7 @@ impl Agreed {
             }
         }
         self.end.stop();
-        match self.exchange(control, totals, receiving).await {
+        match self.exchange(control, shared, intervals, (totals, receiving)).await {
             Ok(theirs) => Ended {
                 status: Status::Complete,
                 reason: "the client finished".into(),
@@ -611,12 +637,22 @@ impl Agreed {
         }
     }
 
+    /// The record of a test that has just ended.
+    fn record(&self, near: &EndReport, theirs: &Results, intervals: IntervalClock) -> Record {
+        let far = results::to_report(&self.specs, theirs, near, self.plan.omit);
+        let ended = sessions::Ended::new(Status::Complete, "");
+        let (plan, specs) = (self.plan.clone(), self.specs.clone());
+        let ends = (near.clone(), Some(far));
+        sessions::record(super::PROTOCOL.name, plan, specs, self.peer, ends, intervals, ended)
+    }
+
     /// Exchanges the results: what the client sent is known before this end reports what arrived.
     async fn exchange(
         &self,
         control: &mut Control,
-        mut totals: Vec<SenderTotal>,
-        mut receiving: HashSet<u32>,
+        shared: &Shared,
+        intervals: IntervalClock,
+        (mut totals, mut receiving): (Vec<SenderTotal>, HashSet<u32>),
     ) -> Result<Results, ControlError> {
         control.send_state(State::ExchangeResults).await?;
         let json = control.json(codec::MAX_CLIENT_RESULTS).await?;
@@ -653,6 +689,10 @@ impl Agreed {
         };
         let seconds = theirs.streams.iter().find_map(|stream| stream.seconds).unwrap_or(0.0);
         let ours = results::of_report(&self.specs, &near, omitted, seconds);
+        let describe = shared.describe.filter(|_| self.parameters.wants_output);
+        let output =
+            describe.and_then(|describe| describe(&self.record(&near, &theirs, intervals)));
+        let ours = Results { output, ..ours };
         control.send_json(&ours.to_json()).await?;
         control.send_state(State::DisplayResults).await?;
         // Old clients close the connection instead.

@@ -214,9 +214,6 @@ pub(super) fn plan(parameters: &Parameters, longest: u64) -> Result<Plan, Refuse
     if p.time.saturating_add(p.omit) > longest {
         return refuse(number::DURATION, format!("{} s", p.time.saturating_add(p.omit)));
     }
-    if p.token.is_some() {
-        return refuse(number::NOT_IMPLEMENTED, "credentials, which this server does not check");
-    }
     let small = |value: u64| u16::try_from(value).ok().filter(|value| *value > 0);
     let fields = |direction| ConnectionFields {
         direction,

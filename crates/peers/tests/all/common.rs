@@ -28,6 +28,8 @@ impl Serving {
             port: 0,
             limits,
             workers: WorkerConfig::default(),
+            logins: None,
+            describe: None,
         };
         let server = Protocol::find(protocol).unwrap().serve.unwrap()(&config).unwrap();
         let (stop, (sender, events)) = (Stop::new(), channel());

@@ -207,6 +207,8 @@ fn each_address_has_a_limit_of_replies() {
         port: 0,
         limits: Limits::default(),
         workers: WorkerConfig { clock: clock.clock(), ..WorkerConfig::default() },
+        logins: None,
+        describe: None,
     };
     let server = Protocol::find("stamp").unwrap().serve.unwrap()(&config).unwrap();
     let (stop, to) = (Stop::new(), server.addresses()[0]);

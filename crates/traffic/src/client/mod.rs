@@ -118,6 +118,8 @@ pub enum Event {
     Flows(Vec<FlowProgress>),
     /// The peer has become unreachable, or reachable again.
     Peer(PeerStatus),
+    /// What the server of another tool has printed of the test, if it was asked for.
+    ServerOutput(String),
     /// An interval has ended. Its losses are final only after the loss threshold. Where figures are late, its totals
     /// state how many flows they cover.
     Interval(Box<Interval>),

@@ -216,6 +216,7 @@ impl Whole {
                 specs.sort_by_key(|spec| spec.id);
                 observe(Event::Started { specs, family });
             }
+            Event::ServerOutput(text) => observe(Event::ServerOutput(text)),
             Event::Flows(mut changed) => {
                 for FlowProgress { id, state } in &mut changed {
                     *id = part.number(*id);

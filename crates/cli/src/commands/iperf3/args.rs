@@ -1,9 +1,10 @@
 //! The flags of iperf3, and the flags of `weir test` that mean the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use weir_model::units::ByteSize;
+use weir_peers::{Extras, Login, LoginError, Logins, Padding};
 use weir_report::{Iperf3Options, Iperf3Unit};
 
 use super::output::{Iperf3Form, Iperf3Settings};
@@ -75,6 +76,9 @@ pub(crate) struct Iperf3Args {
     /// Print the version
     #[arg(short = 'v', long, action = ArgAction::Version)]
     version: Option<bool>,
+    /// Pad credentials by PKCS#1 v1.5, as iperf3 before 3.17 does
+    #[arg(long)]
+    use_pkcs1_padding: bool,
     /// IPv4 only
     #[arg(short = '4', long = "version4", conflicts_with = "ipv6")]
     ipv4: bool,
@@ -184,6 +188,15 @@ struct TrafficArgs {
     /// Prefix each line with this text
     #[arg(short = 'T', long, value_name = "TEXT", conflicts_with = "server")]
     title: Option<String>,
+    /// Print the server's output as well
+    #[arg(long, conflicts_with = "server")]
+    get_server_output: bool,
+    /// Log in as this user; the password is that of IPERF3_PASSWORD, or asked for
+    #[arg(long, value_name = "NAME", conflicts_with = "server", requires = "rsa_public_key_path")]
+    username: Option<String>,
+    /// The server's public RSA key (PEM)
+    #[arg(long, value_name = "FILE", conflicts_with = "server", requires = "username")]
+    rsa_public_key_path: Option<PathBuf>,
     /// Number datagrams with 64 bits
     #[arg(long, conflicts_with = "server")]
     udp_counters_64bit: bool,
@@ -208,6 +221,20 @@ pub(super) struct ServingArgs {
     /// Exit after one client
     #[arg(short = '1', long, conflicts_with = "client")]
     pub(super) one_off: bool,
+    /// Serve only users that log in: the server's private RSA key (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "client",
+        requires = "authorized_users_path"
+    )]
+    pub(super) rsa_private_key_path: Option<PathBuf>,
+    /// Their file: USER,HASH in each line, the SHA-256 of {USER}PASSWORD in hexadecimal
+    #[arg(long, value_name = "FILE", conflicts_with = "client", requires = "rsa_private_key_path")]
+    pub(super) authorized_users_path: Option<PathBuf>,
+    /// Accepted difference between the clocks of server and client, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, conflicts_with = "client")]
+    pub(super) time_skew_threshold: u32,
     /// Maximum duration of a test, seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::whole(1_u64..=604_800), conflicts_with = "client")]
     pub(super) server_max_duration: Option<u64>,
@@ -322,6 +349,49 @@ impl Iperf3Args {
         cpu.map(Some).ok_or_else(|| CliError::flag("--affinity", text, accepted))
     }
 
+    /// How credentials are padded.
+    pub(super) fn padding(&self) -> Padding {
+        if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep }
+    }
+
+    /// What only a client of iperf3 asks for.
+    ///
+    /// # Errors
+    /// A key that can't be read or is none, or a password that is not given.
+    pub(super) fn extras(&self) -> Result<Extras, CliError> {
+        let t = &self.traffic;
+        let login = match (&t.username, &t.rsa_public_key_path) {
+            (Some(user), Some(path)) => {
+                let key = read("--rsa-public-key-path", path)?;
+                let login = Login::new(user, &password()?, &key, self.padding());
+                Some(login.map_err(|error| match error {
+                    LoginError::PublicKey => refused("--rsa-public-key-path", path, error),
+                    _ => CliError::flag("--username", user, &error.to_string()),
+                })?)
+            }
+            _ => None,
+        };
+        Ok(Extras { login, server_output: t.get_server_output })
+    }
+
+    /// The users that a server accepts; absent: all clients.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is neither a key nor a list of users.
+    pub(super) fn logins(&self) -> Result<Option<Logins>, CliError> {
+        let s = &self.serving;
+        let (Some(key), Some(users)) = (&s.rsa_private_key_path, &s.authorized_users_path) else {
+            return Ok(None);
+        };
+        let pem = read("--rsa-private-key-path", key)?;
+        let list = read("--authorized-users-path", users)?;
+        let logins = Logins::new(&pem, &list, s.time_skew_threshold, self.padding());
+        logins.map(Some).map_err(|error| match error {
+            LoginError::Users(_) => refused("--authorized-users-path", users, error),
+            _ => refused("--rsa-private-key-path", key, error),
+        })
+    }
+
     /// The command line of `weir test` that runs the client's test.
     ///
     /// # Errors
@@ -381,6 +451,36 @@ impl Iperf3Args {
         words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
         words.extend(["--".into(), host.into()]);
         Ok(words)
+    }
+}
+
+/// Maximum length of a key and of a list of users, bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The text of a file.
+fn read(flag: &'static str, path: &Path) -> Result<String, CliError> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    read.map(|_| text).map_err(CliError::io(flag, path))
+}
+
+fn refused(flag: &str, path: &Path, error: LoginError) -> CliError {
+    CliError::flag(flag, path.display().to_string(), &error.to_string())
+}
+
+/// The password of a user: that of the environment, as with iperf3, or one that is typed.
+fn password() -> Result<String, CliError> {
+    let missing = |given: &str| {
+        CliError::flag("IPERF3_PASSWORD", given, "a password, or a terminal to ask for it")
+    };
+    match std::env::var("IPERF3_PASSWORD") {
+        Ok(password) => Ok(password),
+        Err(std::env::VarError::NotUnicode(_)) => Err(missing("not text")),
+        Err(std::env::VarError::NotPresent) => {
+            rpassword::prompt_password("Password: ").map_err(|_| missing("missing"))
+        }
     }
 }
 

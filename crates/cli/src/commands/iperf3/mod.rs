@@ -13,6 +13,7 @@ use clap::Parser;
 
 pub(crate) use args::Iperf3Args;
 pub(crate) use output::{Iperf3Output, Iperf3Settings};
+pub(crate) use server::describe;
 
 use super::test::{self, TestArgs};
 use crate::app::note;
@@ -53,7 +54,10 @@ fn client(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {
         .map_err(|error| CliError::Refused(Box::new(parsed::refusal(&error, &[]))))?;
     let mut test = line.args;
     test.output.iperf3 = Some(args.output());
-    test::run_for(&test, words)
+    let extras = args.extras()?;
+    test::run_for(&test, words, |config, stop, observe| {
+        weir_peers::run_with(&config, &extras, &stop, observe)
+    })
 }
 
 /// Prints an error as iperf3 does.

@@ -4,8 +4,8 @@ use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{Flow, Interval, Record};
 use weir_model::warning::Severity;
 use weir_report::{
-    Iperf3Options, Iperf3Text, NoIperf3Form, Start, TextOptions, iperf3_end, iperf3_interval,
-    iperf3_json, iperf3_start, warning,
+    Iperf3Options, Iperf3Text, NoIperf3Form, Start, TextOptions, clean, iperf3_end,
+    iperf3_interval, iperf3_json, iperf3_start, warning,
 };
 
 use crate::app::note;
@@ -37,18 +37,25 @@ pub(crate) struct Iperf3Output {
     known: Record,
     text: Option<Iperf3Text>,
     error: Option<String>,
+    server_output: Option<String>,
 }
 
 impl Iperf3Output {
     pub(crate) fn new(settings: Iperf3Settings) -> Self {
-        Iperf3Output { settings, known: Record::default(), text: None, error: None }
+        Iperf3Output {
+            settings,
+            known: Record::default(),
+            text: None,
+            error: None,
+            server_output: None,
+        }
     }
 
     /// The line of a connection that is established.
     pub(crate) fn connected(&self, host: &str, port: u16) -> String {
         match self.settings.form {
             Iperf3Form::Text => {
-                format!("Connecting to host {}, port {port}\n", weir_report::clean(host))
+                format!("Connecting to host {}, port {port}\n", clean(host))
             }
             _ => String::new(),
         }
@@ -93,6 +100,12 @@ impl Iperf3Output {
         }
     }
 
+    /// The server's own output.
+    pub(crate) fn server_output(&mut self, text: &str) {
+        let lines: Vec<String> = text.lines().map(|line| clean(line).to_string()).collect();
+        self.server_output = Some(lines.join("\n"));
+    }
+
     /// An interval is over.
     pub(crate) fn interval(&mut self, interval: &Interval) -> String {
         match self.settings.form {
@@ -119,9 +132,11 @@ impl Iperf3Output {
             Iperf3Form::Text => {
                 let summary = self.text.as_ref().map(|text| text.summary(record));
                 let done = if complete { "\niperf Done.\n" } else { "" };
-                Ok(summary.unwrap_or_default() + done)
+                let output = self.server_output.take();
+                let output = output.map(|text| format!("\nServer output:\n{text}\n\n"));
+                Ok(summary.unwrap_or_default() + &output.unwrap_or_default() + done)
             }
-            form => json(record, form, self.error.take()),
+            form => json(record, form, self.error.take(), self.server_output.take()),
         };
         warn(record);
         text.unwrap_or_else(|reason| {
@@ -136,6 +151,7 @@ pub(super) fn json(
     record: &Record,
     form: Iperf3Form,
     error: Option<String>,
+    server_output: Option<String>,
 ) -> Result<String, NoIperf3Form> {
     if form == Iperf3Form::Stream {
         return iperf3_end(record);
@@ -143,6 +159,9 @@ pub(super) fn json(
     let mut object = iperf3_json(record)?;
     if let Some(error) = error {
         object["error"] = error.into();
+    }
+    if let Some(output) = server_output {
+        object["server_output_text"] = output.into();
     }
     Ok(format!("{object:#}\n"))
 }

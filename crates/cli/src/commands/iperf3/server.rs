@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 
+use weir_model::record::{Record, SERVED};
 use weir_peers::{Protocol, ServeConfig};
-use weir_report::Iperf3Text;
+use weir_report::{Iperf3Options, Iperf3Text};
 use weir_traffic::Limits;
 use weir_traffic::session::WorkerConfig;
 
 use super::args::Iperf3Args;
 use super::output::{Iperf3Form, json, warn};
-use crate::commands::serve::{Kept, PidFile, daemon};
+use crate::commands::serve::{Kept, PidFile, daemon, trim};
 use crate::engine::{ServerEvent, Stop, StopReason};
 use crate::error::CliError;
 use crate::output::Sink;
@@ -19,6 +20,14 @@ const NAME: &str = "iperf3";
 /// Maximum duration of a test unless the command line has one: that of a client's test, s.
 const SESSION_SECONDS: u64 = 7 * 86_400;
 const RULE: &str = "-----------------------------------------------------------";
+
+/// The text of a session for its client: as it is printed.
+pub(crate) fn describe(record: &Record) -> Option<String> {
+    let mut record = record.clone();
+    record.labels.insert(SERVED.into(), NAME.into());
+    trim(&mut record);
+    Iperf3Text::of_record(&record, Iperf3Options::default()).ok()
+}
 
 /// Serves clients until it is stopped or, with `-1`, one was served.
 pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {
@@ -35,6 +44,8 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         port: args.port(),
         limits,
         workers: WorkerConfig { cpus: cpus.map(|cpus| cpus.0), ..WorkerConfig::default() },
+        logins: args.logins()?.map(std::sync::Arc::new),
+        describe: Some(describe),
     };
     let stamp = args.timestamps()?;
     if serving.daemon && !serving.in_background {
@@ -73,7 +84,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         kept.stamp(&mut record);
         let text = match settings.form {
             Iperf3Form::Text => Iperf3Text::of_record(&record, settings.options),
-            form => json(&record, form, None),
+            form => json(&record, form, None, None),
         };
         match text {
             Ok(text) if is_text => sink.text(&text),

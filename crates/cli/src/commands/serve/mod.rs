@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 pub(crate) use args::ServeArgs;
 pub(crate) use daemon::PidFile;
-pub(crate) use peers::Kept;
+pub(crate) use peers::{Kept, trim};
 
 use weir_jobs::{Event, ServeJob};
 

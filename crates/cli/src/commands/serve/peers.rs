@@ -138,6 +138,8 @@ fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
             spin: own.spin,
             clock: own.clock.clone(),
         },
+        logins: None,
+        describe: Some(crate::commands::iperf3::describe),
     }
 }
 
@@ -233,7 +235,7 @@ impl<'a> Kept<'a> {
 }
 
 /// Removes intervals and samples of which there are too many to be stored, and says so.
-fn trim(record: &mut Record) {
+pub(crate) fn trim(record: &mut Record) {
     let rows: usize = record.intervals.iter().map(|interval| interval.flows.len()).sum();
     if rows > MAX_ROWS {
         record.intervals.clear();

@@ -73,12 +73,16 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
 ///
 /// # Errors
 /// What keeps the test from being started.
-pub(crate) fn run_for(args: &TestArgs, words: &[OsString]) -> Result<i32, CliError> {
+pub(crate) fn run_for(
+    args: &TestArgs,
+    words: &[OsString],
+    engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
+) -> Result<i32, CliError> {
     let Some((job, key, source)) = job_of(args)? else { return Ok(0) };
     let test = prepare(job, key, source, &args.output, words)?;
     let stop = Stop::new();
     signals::listen(&stop)?;
-    Ok(execute(test, &stop, engine::run, &mut user_data::keep))
+    Ok(execute(test, &stop, engine, &mut user_data::keep))
 }
 
 /// Runs a job of `weir job`.
@@ -333,6 +337,7 @@ fn execute(
             Event::Started { specs, family } => outputs.started(&specs, family),
             Event::Flows(changed) => outputs.flows(&changed),
             Event::Peer(status) => outputs.peer(&status),
+            Event::ServerOutput(text) => outputs.server_output(text),
             Event::Interval(interval) => outputs.interval(&interval),
             Event::Late(interval) => outputs.late(&interval),
         }

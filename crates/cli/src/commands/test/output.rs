@@ -216,6 +216,11 @@ impl Outputs {
         }
     }
 
+    /// The server's own output.
+    pub(crate) fn server_output(&mut self, text: String) {
+        self.iperf3.iter_mut().for_each(|iperf3| iperf3.server_output(&text));
+    }
+
     /// The addresses of the flows are known.
     pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
         self.iperf3.iter_mut().for_each(|iperf3| iperf3.addresses(addresses));
