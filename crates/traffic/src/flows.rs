@@ -619,6 +619,13 @@ impl Flow {
         }
     }
 
+    /// Closes this end's direction of a stream. An error is that of a connection that is over.
+    pub(crate) fn half_close(&self) {
+        if let Socket::Stream(socket) = &self.socket {
+            let _ = socket.half_close();
+        }
+    }
+
     /// Stops a sender.
     pub(crate) fn stop(&self, engine: &Engine) {
         let shared = self.stream.as_ref();

@@ -404,6 +404,11 @@ impl End {
         self.flow(flow).ok_or(std::io::ErrorKind::NotFound)?.send_message(bytes)
     }
 
+    /// Closes this end's direction of a flow's stream, before its report is made; the far end may wait for that.
+    pub fn half_close(&self, flow: u32) {
+        self.flow(flow).into_iter().for_each(Flow::half_close);
+    }
+
     /// Bytes of this end's streams that the far end has not acknowledged; 0 where the system does not tell.
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> u64 {

@@ -637,6 +637,35 @@ impl Agreed {
         }
     }
 
+    /// Ends the streams on which this end sends: iperf3's client reads whole blocks until then, and only afterwards sends its
+    /// results.
+    async fn end_sending(&self, totals: &mut Vec<SenderTotal>, receiving: &mut HashSet<u32>) {
+        let mut sending: HashSet<u32> =
+            self.specs.iter().filter(|spec| sends(spec)).map(|spec| spec.id).collect();
+        for total in totals.iter() {
+            sending.remove(&total.flow);
+        }
+        let stopping = async {
+            while !sending.is_empty() {
+                match self.end.event().await {
+                    FlowEvent::ReceiverDone(id) => drop(receiving.remove(&id)),
+                    FlowEvent::SenderDone(total) => {
+                        sending.remove(&total.flow);
+                        totals.push(total);
+                    }
+                    FlowEvent::Failed(id, _) => {
+                        receiving.remove(&id);
+                        sending.remove(&id);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, stopping).await;
+        let sending = self.specs.iter().filter(|spec| sends(spec));
+        sending.for_each(|spec| self.end.half_close(spec.id));
+    }
+
     /// The record of a test that has just ended.
     fn record(&self, near: &EndReport, theirs: &Results, intervals: IntervalClock) -> Record {
         let far = results::to_report(&self.specs, theirs, near, self.plan.omit);
@@ -654,6 +683,7 @@ impl Agreed {
         intervals: IntervalClock,
         (mut totals, mut receiving): (Vec<SenderTotal>, HashSet<u32>),
     ) -> Result<Results, ControlError> {
+        self.end_sending(&mut totals, &mut receiving).await;
         control.send_state(State::ExchangeResults).await?;
         let json = control.json(codec::MAX_CLIENT_RESULTS).await?;
         let theirs = Results::parse(&json)
@@ -661,24 +691,12 @@ impl Agreed {
         self.end.drain(QUIET_NS);
         let known = results::totals(&self.specs, &theirs, self.plan.omit);
         known.for_each(|total| self.end.expect(&total, QUIET_NS));
-        let mut sending: HashSet<u32> =
-            self.specs.iter().filter(|spec| sends(spec)).map(|spec| spec.id).collect();
-        for total in &totals {
-            sending.remove(&total.flow);
-        }
         let waiting = async {
-            while !receiving.is_empty() || !sending.is_empty() {
-                match self.end.event().await {
-                    FlowEvent::ReceiverDone(id) => drop(receiving.remove(&id)),
-                    FlowEvent::SenderDone(total) => {
-                        sending.remove(&total.flow);
-                        totals.push(total);
-                    }
-                    FlowEvent::Failed(id, _) => {
-                        receiving.remove(&id);
-                        sending.remove(&id);
-                    }
-                    _ => {}
+            while !receiving.is_empty() {
+                if let FlowEvent::ReceiverDone(id) | FlowEvent::Failed(id, _) =
+                    self.end.event().await
+                {
+                    receiving.remove(&id);
                 }
             }
         };

@@ -389,6 +389,39 @@ fn results_that_are_too_long_or_not_results_end_their_session() {
 }
 
 #[test]
+fn streams_that_the_server_sends_end_before_the_results() {
+    let server = serve(Limits::default());
+    let mut client = ByHand::connect(&server);
+    client.send(COOKIE);
+    assert_eq!(client.byte(), Some(9));
+    client.json(&PARAMETERS.replace("\"tcp\"", "\"reverse\":true,\"tcp\""));
+    assert_eq!(client.byte(), Some(10));
+    let mut data = ByHand::connect(&server);
+    data.send(COOKIE);
+    assert_eq!((client.byte(), client.byte()), (Some(1), Some(2)));
+    data.0.read_exact(&mut [0; 1500]).unwrap();
+    client.send(&[4]);
+    // As iperf3's client, which blocks in the middle of a block until the stream ends.
+    let mut bytes = 1500;
+    loop {
+        match data.0.read(&mut [0; 65_536]).unwrap() {
+            0 => break,
+            read => bytes += read,
+        }
+    }
+    assert_eq!(client.byte(), Some(13));
+    client.json(
+        r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"streams":[{"id":1,"bytes":1500,"retransmits":-1,"jitter":0,"errors":0,"packets":0}]}"#,
+    );
+    let length = u32::from_be_bytes([(); 4].map(|()| client.byte().unwrap()));
+    let mut results = vec![0; length as usize];
+    client.0.read_exact(&mut results).unwrap();
+    let results: Value = serde_json::from_slice(&results).unwrap();
+    assert_eq!(results["streams"][0]["bytes"], bytes);
+    assert_eq!(client.byte(), Some(14));
+}
+
+#[test]
 fn a_client_that_vanishes_at_any_step_leaves_nothing() {
     // One session and two flows at most: what is left behind would refuse the next.
     let server = serve(Limits { sessions: 1, flows: 2, ..Limits::default() });
