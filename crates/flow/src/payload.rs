@@ -46,6 +46,15 @@ impl PayloadRing {
         PayloadRing { bytes, payload, slots }
     }
 
+    /// The same with `prefix` from byte `at` of each payload on, as far as it fits.
+    #[must_use]
+    pub fn with_prefix(mut self, at: usize, prefix: &[u8]) -> Self {
+        for slot in self.bytes.chunks_exact_mut(self.payload.max(1)) {
+            slot.iter_mut().skip(at).zip(prefix).for_each(|(to, from)| *to = *from);
+        }
+        self
+    }
+
     /// How many of `count` datagrams from `sequence` are contiguous in the ring.
     pub(crate) fn run(&self, sequence: u64, count: usize) -> usize {
         count.min(self.slots - (sequence % self.slots as u64) as usize)
@@ -192,6 +201,17 @@ mod tests {
         assert_ne!(b.expected(0), b.expected(1));
         let run = b.run(b.slots as u64 - 3, 64);
         assert_eq!(run, 3);
+    }
+
+    #[test]
+    fn a_prefix_is_in_each_payload_as_far_as_it_fits() {
+        let plain = PayloadRing::new(Content::Zeros, 1, 10);
+        let ring = plain.clone().with_prefix(8, &[1, 2, 3]);
+        for sequence in 0..ring.slots as u64 {
+            assert_eq!(ring.expected(sequence), [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        }
+        assert_eq!(plain.clone().with_prefix(10, &[1]).bytes, plain.bytes);
+        assert!(PayloadRing::new(Content::Zeros, 1, 0).with_prefix(0, &[1]).bytes.is_empty());
     }
 
     #[test]

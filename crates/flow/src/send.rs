@@ -150,6 +150,8 @@ pub struct Sending {
     key: TagKey,
     flow: u32,
     flags: u32,
+    /// What is added to the monotonic clock for the send times on the wire, ns.
+    epoch_ns: u64,
     rate: Option<(f64, u32, CatchUp)>,
     /// The rate that it started with, and each one since.
     rates: Vec<RateFrom>,
@@ -219,6 +221,7 @@ impl Sending {
             key,
             flow: spec.id,
             flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
+            epoch_ns: 0,
             rate,
             rates: vec![RateFrom {
                 ns: 0,
@@ -273,6 +276,12 @@ impl Sending {
         self.sends_whole_backlog |= spec.connection.spacing.is_recorded();
         self.supply = Some(supply);
         self
+    }
+
+    /// The same with send times of a realtime clock, which is `epoch_ns` ahead of the monotonic one.
+    #[must_use]
+    pub fn with_epoch(self, epoch_ns: u64) -> Self {
+        Sending { epoch_ns, ..self }
     }
 
     /// The data that it sends in place of generated content.
@@ -521,6 +530,19 @@ impl Sending {
     pub fn wrote(&mut self, bytes: usize, whole: bool, now_ns: u64) {
         self.messages += 1;
         self.account(u32::from(whole), bytes as u64, now_ns);
+    }
+
+    /// Counts data that the session protocol has sent on the flow's socket itself, at `now_ns`.
+    pub fn sent_by_protocol(&mut self, packets: u64, bytes: u64, now_ns: u64) {
+        self.advance(now_ns);
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+        self.sequence += packets;
+        self.bytes += bytes;
+        let is_over = self.finished_ns.is_some();
+        let count = if is_over { self.log.last_mut() } else { &mut self.log.current };
+        count.packets += packets;
+        count.bytes += bytes;
     }
 
     fn account(&mut self, packets: u32, bytes: u64, now_ns: u64) {
@@ -887,7 +909,7 @@ impl WithCodec for Fill<'_> {
         let Fill { sending, bytes, now_ns } = self;
         let mut fields = HeaderFields {
             sequence: sending.sequence,
-            send_time_ns: now_ns,
+            send_time_ns: now_ns.wrapping_add(sending.epoch_ns),
             lateness_ns: 0,
             flow: sending.flow,
             flags: sending.flags,

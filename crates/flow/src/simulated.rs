@@ -241,10 +241,10 @@ fn a_flow_without_a_header_is_counted() {
     assert!(rx.reordered_packets.is_none() && rx.duplicate_packets.is_none());
 }
 
-/// iperf3's header has numbers and times of microseconds, no tag and no epoch.
+/// The headers of iperf2 and iperf3 have numbers and times of microseconds, no tag, and no clock that is related to another.
 #[test]
-fn iperf3_headers_give_loss_order_and_jitter_and_no_delay() {
-    for header in ["iperf3", "iperf3-64bit"] {
+fn headers_of_iperf_give_loss_order_and_jitter_and_no_delay() {
+    for header in ["iperf3", "iperf3-64bit", "iperf2", "iperf2-32bit"] {
         let header: weir_model::plan::HeaderFormat = header.parse().unwrap();
         let s = spec(Connection { header, verify: true, ..udp("1000pps", 64, 2) });
         let (_, receiving) = run(&s, clock(), 1000 * SECOND, &mut |n, _| match n {

@@ -303,6 +303,9 @@ fn without_send_time(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let format = spec.connection.header;
     let (cause, absent) = match carries.time.map(|time| time.epoch) {
         Some(Epoch::Monotonic) => return,
+        Some(Epoch::Realtime) => {
+            (format!("header {format} has a send time of the sender's realtime clock"), "")
+        }
         Some(Epoch::Undefined) => {
             (format!("header {format} has a send time of an unknown clock"), "")
         }

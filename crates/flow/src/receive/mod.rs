@@ -692,7 +692,7 @@ impl Receiving {
     #[inline]
     fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
         self.jitter.on_packet(sent_ns, now_ns);
-        if self.carries.time.is_none_or(|time| time.epoch == Epoch::Undefined) {
+        if self.carries.time.is_none_or(|time| time.epoch != Epoch::Monotonic) {
             return;
         }
         let timed = Timed { sequence, sent_ns, lateness_ns, received_ns: now_ns };

@@ -5,7 +5,9 @@ use weir_flow::{
     Receiving, SenderClock, Sending, segments_per_message,
 };
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport, TransportName};
+use weir_model::plan::{
+    Connection, Family, FlowSpec, HeaderFormat, Plan, Transport, TransportName,
+};
 use weir_model::record::{Crossing, LimitedBy, Tcp};
 use weir_model::units::{ByteSize, Span};
 use weir_wire::header::native::{self, FLAG_VERIFY, HeaderLayout};
@@ -189,6 +191,40 @@ fn a_sender_reports_what_the_network_accepted() {
     s.sent(1, 1, 10 * SECOND);
     s.sent(1, 1, 10 * SECOND + 3 * MS);
     assert_eq!(s.report("send", None).seconds, 3e-3);
+}
+
+#[test]
+fn what_a_protocol_sends_itself_is_counted_as_data() {
+    let mut s = sending("1000pps", false, |c| c.packets = Some(3));
+    s.sent_by_protocol(1, 100, 10 * SECOND);
+    assert_eq!(s.next(10 * SECOND), NextSend::Now(1));
+    s.sent(1, 1, 10 * SECOND);
+    s.finish(10 * SECOND + 2 * MS);
+    // The last one comes after the end of sending.
+    s.sent_by_protocol(1, 100, 10 * SECOND + 3 * MS);
+    let r = s.report("send", None);
+    assert_eq!((r.packets, r.bytes, r.seconds), (3, 300, 3e-3));
+    let counts = s.interval_counts();
+    assert_eq!(counts.iter().map(|c| (c.packets, c.bytes)).collect::<Vec<_>>(), [(3, 300)]);
+    // Bytes of a stream, before it starts.
+    let spec = spec(TransportName::Tcp, "0", |c| c.bytes = Some(ByteSize(150)));
+    let mut s = Sending::new(&spec, key(), 0, false);
+    s.sent_by_protocol(0, 60, 10 * SECOND);
+    s.start(10 * SECOND, clock(10 * SECOND));
+    assert_eq!((s.position(), s.write_length()), (60, 90));
+}
+
+#[test]
+fn send_times_have_the_epoch_of_a_realtime_clock() {
+    let header = |c: &mut Connection| c.header = HeaderFormat::Iperf2;
+    let spec = spec(TransportName::Udp, "1000pps", header);
+    let mut s = Sending::new(&spec, key(), 0, false).with_epoch(5 * SECOND);
+    s.start(10 * SECOND, clock(10 * SECOND));
+    let mut ring = PayloadRing::new(Content::Random, 1, 100).with_prefix(16, &[7; 4]);
+    let (bytes, _) = s.fill(&mut ring, 1, 10 * SECOND + 3000);
+    // Number, seconds and microseconds.
+    assert_eq!(bytes[..12], [0, 0, 0, 1, 0, 0, 0, 15, 0, 0, 0, 3]);
+    assert_eq!(bytes[16..20], [7; 4]);
 }
 
 #[test]

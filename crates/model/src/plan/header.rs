@@ -53,6 +53,10 @@ formats! {
     Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true, timed: true, echoed: true },
     /// No header: packets are only counted, and loss is the difference of the ends' counts.
     None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false, timed: false, echoed: false },
+    /// iperf2's: a 64-bit sequence number, and the send time in microseconds.
+    Iperf2: "iperf2" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
+    /// That of iperf2 before 2.0.10, with a 32-bit sequence number.
+    Iperf2Narrow: "iperf2-32bit" { min_payload_bytes: 12, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// iperf3's: send time in microseconds, and a 32-bit sequence number.
     Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).

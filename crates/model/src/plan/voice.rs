@@ -279,7 +279,7 @@ mod tests {
         ] {
             assert_eq!(refused(fields).as_deref(), Some("voice"), "{fields}");
         }
-        for header in ["none", "iperf3", "iperf3-64bit"] {
+        for header in ["none", "iperf2", "iperf2-32bit", "iperf3", "iperf3-64bit"] {
             assert_eq!(refused(&format!("header = \"{header}\"")).as_deref(), Some("header"));
         }
         assert_eq!(refused("gro = \"on\"").as_deref(), Some("gro"));

@@ -4,6 +4,7 @@
 //! uses that and [`Decoded`], and never a layout. A new format needs its file, its `mod` line and its line
 //! in `formats!` here, and its name in [`weir_model::plan::HeaderFormat`].
 
+pub mod iperf2;
 mod iperf3;
 pub mod native;
 mod none;
@@ -111,6 +112,8 @@ pub struct TimeField {
 pub enum Epoch {
     /// The sender's monotonic clock, which the session relates to the receiver's: one-way delay is defined.
     Monotonic,
+    /// The sender's realtime clock, whose relation to the receiver's is unknown: only differences have a meaning.
+    Realtime,
     /// The format does not define it: only differences have a meaning, such as jitter's.
     Undefined,
 }
@@ -209,6 +212,8 @@ macro_rules! formats {
 formats! {
     Native: native::HeaderLayout,
     None: none::NoHeader,
+    Iperf2: iperf2::Iperf2,
+    Iperf2Narrow: iperf2::Iperf2Narrow,
     Iperf3: iperf3::Iperf3,
     Iperf3Wide: iperf3::Iperf3Wide,
     Rtp: rtp::Rtp,
