@@ -15,7 +15,7 @@ use weir_model::report::FlowReport;
 use weir_model::units::{BitRate, SendRate};
 use weir_net::tcp::TcpInfo;
 use weir_wire::control::SenderTotal;
-use weir_wire::header::TagKey;
+use weir_wire::header::{Epoch, TagKey};
 
 use crate::engine::{
     self, Accepted, AwaitedEcho, Dialling, EchoBack, EchoRole, Engine, Events, Link, Proof,
@@ -71,6 +71,8 @@ pub(crate) struct SessionFacts {
     pub(crate) flows: usize,
     /// What receivers verify.
     pub(crate) expected: Arc<Expected>,
+    /// What the payload of each sent datagram begins with after its header; empty: nothing.
+    pub(crate) prefix: Arc<[u8]>,
 }
 
 impl SessionFacts {
@@ -216,6 +218,7 @@ fn is_last(done: &AtomicBool, left: &AtomicUsize) -> bool {
 
 /// A sender of `spec`, with the data of a file if the plan has it.
 fn sending(
+    engine: &Engine,
     spec: &FlowSpec,
     key: TagKey,
     omit_ns: u64,
@@ -223,6 +226,12 @@ fn sending(
     supply: Option<Arc<Supply>>,
 ) -> Arc<Mutex<Sending>> {
     let sending = Sending::new(spec, key, omit_ns, segmented);
+    let sending = match sending.header().carries().time.map(|time| time.epoch) {
+        Some(Epoch::Realtime) => {
+            sending.with_epoch(engine.clock().bracket().realtime_minus_monotonic() as u64)
+        }
+        _ => sending,
+    };
     Arc::new(Mutex::new(match supply.filter(|_| spec.connection.content == Content::File) {
         Some(supply) => sending.with_supply(spec, supply),
         None => sending,
@@ -275,7 +284,7 @@ impl Flow {
             state.sharing_memory(facts.flows)
         };
         let part = if sends {
-            let state = sending(&spec, key, facts.omit_ns, segmented, supply);
+            let state = sending(engine, &spec, key, facts.omit_ns, segmented, supply);
             let awaited = echo.map(|echo| {
                 let back = Arc::new(Mutex::new(receiving().of_echo(echo.most_bytes())));
                 AwaitedEcho::new(back, facts.loss_threshold_ns)
@@ -293,6 +302,7 @@ impl Flow {
                 },
                 proof: alive.clone().map(|alive| Proof { alive, period_ns: facts.feedback_ns }),
                 own_ring: None,
+                prefix: facts.prefix.to_vec(),
                 echo: awaited.clone(),
                 unreachable: None,
                 is_retrying: false,
@@ -426,7 +436,7 @@ impl Flow {
                 weir_net::socket::limit_unsent(&*socket, unsent_at(rate));
             }
             let key = TagKey::for_flow(&facts.key, spec.id);
-            let state = sending(&spec, key, facts.omit_ns, false, supply);
+            let state = sending(engine, &spec, key, facts.omit_ns, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
             let echo = spec.connection.echo.map(|_| receiving());
             let role = StreamRole::Send {
@@ -580,15 +590,28 @@ impl Flow {
         }
     }
 
-    /// Counts a datagram that arrived on a socket other than the flow's own.
-    pub(crate) fn deliver(&self, datagram: &[u8], arrival: Arrival) {
-        if let Part::DatagramReceive { state, .. } = &self.part {
-            let mut state = lock(state);
-            state.called(u64::from(arrival.is_first_of_call));
-            if !arrival.is_stamped {
-                state.timed_by_reading();
+    /// Counts a datagram that arrived on a socket other than the flow's own, or the bytes of a stream that were read before.
+    pub(crate) fn deliver(&self, bytes: &[u8], arrival: Arrival) {
+        match &self.part {
+            Part::DatagramReceive { state, .. } => {
+                let mut state = lock(state);
+                state.called(u64::from(arrival.is_first_of_call));
+                if !arrival.is_stamped {
+                    state.timed_by_reading();
+                }
+                state.on_message(bytes, None, arrival.at_ns, |_| {});
             }
-            state.on_message(datagram, None, arrival.at_ns, |_| {});
+            Part::StreamReceive { state, .. } => {
+                lock(state).on_read(bytes.len(), Some(bytes), arrival.at_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts data that the session protocol sent on the flow's socket itself.
+    pub(crate) fn sent_by_protocol(&self, engine: &Engine, packets: u64, bytes: u64) {
+        if let Part::DatagramSend { state, .. } | Part::StreamSend { state, .. } = &self.part {
+            lock(state).sent_by_protocol(packets, bytes, engine.clock().monotonic_ns());
         }
     }
 
@@ -827,6 +850,13 @@ impl Flow {
 
     /// Removes the flow from the engine and returns its report.
     pub(crate) fn report(&self, engine: &Engine, now_ns: u64) -> FlowReport {
+        let report = self.finish(now_ns);
+        self.remove(engine);
+        report
+    }
+
+    /// Ends the counts of the flow and returns its report. Its workers still read its socket, for messages.
+    pub(crate) fn finish(&self, now_ns: u64) -> FlowReport {
         let [local, remote] = self.addresses();
         let mut out = FlowReport {
             id: self.spec.id,
@@ -967,7 +997,6 @@ impl Flow {
                 out.intervals = state.interval_counts();
             }
         }
-        self.remove(engine);
         out
     }
 

@@ -263,6 +263,7 @@ impl End {
                 any_size,
                 flows: plan.connections.iter().map(|c| c.count as usize).sum(),
                 expected: Arc::default(),
+                prefix: Arc::default(),
             },
             flows: vec![],
             events,
@@ -280,6 +281,13 @@ impl End {
     #[must_use]
     pub fn with_key(mut self, key: [u8; 16]) -> End {
         self.facts.key = key;
+        self
+    }
+
+    /// Sets what the payload of each datagram begins with after its header, as far as it fits.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &[u8]) -> End {
+        self.facts.prefix = prefix.into();
         self
     }
 
@@ -391,9 +399,16 @@ impl End {
         self.flows.iter().for_each(|flow| flow.drain(&self.engine, drain));
     }
 
-    /// Counts a datagram of a flow that arrived on a socket other than the flow's own.
-    pub fn deliver(&self, flow: u32, datagram: &[u8], arrival: Arrival) {
-        self.flow(flow).into_iter().for_each(|flow| flow.deliver(datagram, arrival));
+    /// Counts a datagram of a flow that arrived on a socket other than the flow's own, or the first bytes of a stream if the
+    /// protocol has read them.
+    pub fn deliver(&self, flow: u32, bytes: &[u8], arrival: Arrival) {
+        self.flow(flow).into_iter().for_each(|flow| flow.deliver(bytes, arrival));
+    }
+
+    /// Counts data that the protocol has sent on a flow's socket itself: datagrams, or no packets and bytes of a stream.
+    pub fn sent_by_protocol(&self, flow: u32, packets: u64, bytes: u64) {
+        let flow = self.flow(flow).into_iter();
+        flow.for_each(|flow| flow.sent_by_protocol(&self.engine, packets, bytes));
     }
 
     /// Sends one datagram of the protocol from a flow's socket.
@@ -429,6 +444,15 @@ impl End {
     /// Removes the flows from the workers and returns the report. Sockets close with the last owner of this end.
     #[must_use]
     pub fn finish(&self) -> EndReport {
+        let report = self.report();
+        self.flows.iter().for_each(|flow| flow.remove(&self.engine));
+        report
+    }
+
+    /// Ends the counts and returns the report. Messages among datagrams are still handled, until this end is dropped or
+    /// [`End::finish`] is called.
+    #[must_use]
+    pub fn report(&self) -> EndReport {
         // Before the reports are made, which takes processor time too.
         let cpu = lock(&self.cpu).report();
         let now = self.engine.clock().monotonic_ns();
@@ -438,7 +462,7 @@ impl End {
             host: self.before.as_ref().and_then(host::after),
             cpu,
             warnings,
-            flows: self.flows.iter().map(|flow| flow.report(&self.engine, now)).collect(),
+            flows: self.flows.iter().map(|flow| flow.finish(now)).collect(),
         }
     }
 }

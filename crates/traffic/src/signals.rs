@@ -19,6 +19,8 @@ pub enum Signal {
     /// The message by which the sender ends: it is not counted, and the session gets
     /// [`FlowEvent::SenderEnded`](crate::session::FlowEvent::SenderEnded).
     End,
+    /// Data that is the sender's last: it is counted, and the session gets the same event.
+    Last,
 }
 
 /// The in-band messages of a session protocol, for one flow of datagrams.

@@ -274,6 +274,11 @@ impl TcpStream {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// The same connection once more, for another worker.
+    pub fn try_clone(&self) -> io::Result<TcpStream> {
+        Ok(TcpStream { socket: self.socket.try_clone()? })
+    }
+
     /// The peer's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let address = self.socket.peer_addr()?.as_socket();

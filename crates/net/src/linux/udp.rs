@@ -184,6 +184,11 @@ impl UdpSocket {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// The same socket once more, for another worker.
+    pub fn try_clone(&self) -> io::Result<UdpSocket> {
+        Ok(UdpSocket { socket: self.socket.try_clone()? })
+    }
+
     /// The connected peer; `NotConnected` when there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -94,6 +94,11 @@ impl UdpSocket {
         self.socket.local_addr()
     }
 
+    /// The same socket once more, for another worker.
+    pub fn try_clone(&self) -> io::Result<UdpSocket> {
+        Ok(UdpSocket { socket: self.socket.try_clone()? })
+    }
+
     /// The connected peer.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()

@@ -200,6 +200,7 @@ pub(super) async fn run(
         any_size: false,
         flows: specs.len(),
         expected: Arc::default(),
+        prefix: Arc::default(),
     };
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     let (events, mut inbox) = mpsc::unbounded_channel();

@@ -272,6 +272,9 @@ fn receive(
             {
                 match signals.classify(&*flow.socket, message.data, now) {
                     Signal::Data => {}
+                    Signal::Last => {
+                        let _ = flow.events.send(FlowEvent::SenderEnded(flow.id));
+                    }
                     Signal::Message => continue,
                     Signal::End => {
                         let _ = flow.events.send(FlowEvent::SenderEnded(flow.id));

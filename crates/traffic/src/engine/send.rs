@@ -55,8 +55,10 @@ pub(crate) struct SendFlow {
     pub(crate) max_segments: usize,
     /// Proof that the receiver still wants data; required by a server.
     pub(crate) proof: Option<Proof>,
-    /// Payloads of its own, where it sends data of a file.
+    /// Payloads of its own, where it sends data of a file or has a prefix.
     pub(crate) own_ring: Option<PayloadRing>,
+    /// What each payload begins with after its header; empty: nothing.
+    pub(crate) prefix: Vec<u8>,
     /// What comes back of its datagrams, if the receiver sends them back.
     pub(crate) echo: Option<Arc<AwaitedEcho>>,
     /// Since when the system has had no route to the receiver, and its first error.
@@ -293,8 +295,11 @@ fn serve(
         }
     }
     let payload = state.payload();
-    let new_ring = || PayloadRing::new(flow.content, flow.seed, payload);
-    let ring = if state.supply().is_some() {
+    let new_ring = || {
+        let header = state.header().carries().bytes;
+        PayloadRing::new(flow.content, flow.seed, payload).with_prefix(header, &flow.prefix)
+    };
+    let ring = if state.supply().is_some() || !flow.prefix.is_empty() {
         flow.own_ring.get_or_insert_with(new_ring)
     } else {
         let key = (payload, state.header(), content_key(flow.content), flow.seed);

@@ -118,6 +118,7 @@ impl Bench {
             max_segments: 1,
             proof: None,
             own_ring: None,
+            prefix: vec![],
             echo: None,
             unreachable: None,
             is_retrying: false,

@@ -336,6 +336,7 @@ impl Task<'_> {
             any_size: false,
             flows: specs.len(),
             expected: Arc::default(),
+            prefix: Arc::default(),
         };
         let files = match self.files(&specs, facts.session) {
             Ok(files) => files,

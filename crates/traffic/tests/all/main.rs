@@ -13,6 +13,7 @@ mod header;
 mod hostile;
 mod loopback;
 mod mptcp;
+mod session;
 mod several;
 mod transactions;
 mod transfers;

@@ -535,6 +535,7 @@ fn facts(
         any_size: false,
         flows,
         expected: Arc::default(),
+        prefix: Arc::default(),
     })
 }
 
