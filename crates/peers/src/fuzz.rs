@@ -1,4 +1,5 @@
 //! Fuzz bodies, one per parser of outside bytes: functions that take any bytes and check invariants.
 
+pub use crate::iperf2::fuzz_iperf2;
 pub use crate::iperf3::fuzz_iperf3;
 pub use crate::stamp::fuzz_stamp;

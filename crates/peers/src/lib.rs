@@ -10,6 +10,7 @@ mod echo;
 mod ending;
 #[doc(hidden)]
 pub mod fuzz;
+mod iperf2;
 mod iperf3;
 mod limit;
 mod one_sided;
@@ -34,8 +35,14 @@ pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
-pub static PROTOCOLS: &[Protocol] =
-    &[ttcp::PROTOCOL, iperf3::PROTOCOL, echo::PROTOCOL, stamp::PROTOCOL, stamp::TWAMP_LIGHT];
+pub static PROTOCOLS: &[Protocol] = &[
+    ttcp::PROTOCOL,
+    iperf2::PROTOCOL,
+    iperf3::PROTOCOL,
+    echo::PROTOCOL,
+    stamp::PROTOCOL,
+    stamp::TWAMP_LIGHT,
+];
 
 /// Builds a test from the options of a command.
 pub type MakeTest = fn(&Given) -> Result<Box<dyn Test>, Box<Refusal>>;

@@ -4,6 +4,7 @@
 
 mod common;
 mod echo;
+mod iperf2;
 mod iperf3;
 mod reflected;
 mod stamp;

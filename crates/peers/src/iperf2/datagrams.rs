@@ -1,0 +1,452 @@
+//! Datagrams at a server: each source is a session, which begins with a number above 0 and ends with a negative one. A negative
+//! number is answered by the report.
+//!
+//! A source may be forged. Therefore nothing is sent to it but the report, and in all never more bytes than it has sent.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_model::plan::{FlowSpec, Plan};
+use weir_model::record::{Receiver, Status};
+use weir_model::units::ByteSize;
+use weir_net::poll::{Events, Interest, Poller};
+use weir_net::thread::lock;
+use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
+use weir_traffic::TrafficError;
+use weir_traffic::session::{
+    self, Arrival, DatagramSocket, End, FlowEvent, Share, Signal, Signals,
+};
+
+use super::codec::{Header, Report, Width};
+use super::server::Shared;
+use super::settings;
+use crate::sessions::{DATAGRAM_SILENCE, Ended, TICK, intervals};
+
+/// Silence after the last number that ends a session. Data reordered behind it still counts.
+const QUIET_NS: u64 = 100_000_000;
+/// A client that asks for no report any more has it.
+const SETTLED: Duration = Duration::from_millis(250);
+/// Most time for a client to ask again.
+const LINGER: Duration = Duration::from_secs(3);
+/// How often these are checked.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often the thread checks whether it must stop.
+const LOOK_NS: u64 = 100_000_000;
+/// Receive calls on one socket before the other sockets are served.
+const TURN: usize = 8;
+/// Messages per receive call.
+const MESSAGES: usize = 16;
+/// Receive calls that empty a socket when a session begins, so that its datagrams are counted in the order of their arrival.
+const DRAINS: usize = 64;
+/// Maximum number of datagrams that these calls store.
+const MAX_WAITING: usize = 1024;
+/// The one flow of a session.
+const FLOW: u32 = 1;
+/// Receive buffer of each session: 2 GiB for the usual 64 of them.
+const BUFFER: ByteSize = ByteSize(32 << 20);
+
+/// The end of a flow of datagrams, as its session and its worker know it.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// The report of this end, once there is one.
+    reply: Mutex<Option<Vec<u8>>>,
+    /// When a negative number arrived last, by the workers' clock, ns.
+    asked_ns: AtomicU64,
+    /// Bytes that the source has sent and that were not sent to it.
+    credit: AtomicU64,
+}
+
+impl Ending {
+    /// Whether `bytes` may be sent to the source.
+    fn permits(&self, bytes: u64) -> bool {
+        let spend = |credit: u64| credit.checked_sub(bytes);
+        self.credit.fetch_update(Ordering::AcqRel, Ordering::Acquire, spend).is_ok()
+    }
+}
+
+/// Recognizes the last datagram of a flow, and answers those that repeat it.
+pub(super) struct LastNumber {
+    width: Width,
+    is_over: bool,
+    ending: Arc<Ending>,
+}
+
+impl LastNumber {
+    /// At a client, which answers nothing.
+    pub(super) fn new(width: Width) -> Self {
+        LastNumber { width, is_over: false, ending: Arc::default() }
+    }
+}
+
+impl Signals for LastNumber {
+    fn classify(&mut self, socket: &dyn DatagramSocket, bytes: &[u8], now_ns: u64) -> Signal {
+        match self.width.number(bytes) {
+            // A report of a server that receives as well.
+            None => Signal::Message,
+            Some(0) if self.width == Width::Wide => Signal::Message,
+            Some(0..) => Signal::Data,
+            Some(_) => {
+                self.ending.asked_ns.store(now_ns, Ordering::Release);
+                if !std::mem::replace(&mut self.is_over, true) {
+                    return Signal::Last;
+                }
+                self.ending.credit.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+                if let Some(reply) = &*lock(&self.ending.reply)
+                    && self.ending.permits(reply.len() as u64)
+                {
+                    let _ = socket.send_control(reply);
+                }
+                Signal::Message
+            }
+        }
+    }
+}
+
+/// A datagram that has been read, and when it arrived.
+type Read = (Vec<u8>, Arrival);
+
+/// The thread that receives datagrams without a session. A session has its own socket, connected to its source and
+/// read by the workers; datagrams that arrive here before that socket is connected are delivered to the session.
+pub(super) struct Front {
+    is_ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Starts it. Sessions are tasks of the current runtime.
+    pub(super) fn start(
+        sockets: Vec<(UdpSocket, SocketAddr)>,
+        shared: Arc<Shared>,
+    ) -> Result<Front, TrafficError> {
+        let failed =
+            |source| TrafficError::System { operation: "receiving datagrams".into(), source };
+        let poller = Poller::new().map_err(failed)?;
+        for (token, (socket, _)) in (0..).zip(&sockets) {
+            poller.add(socket, token, Interest::READ).map_err(failed)?;
+        }
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let sources = Sources {
+            is_ending: is_ending.clone(),
+            known: HashMap::new(),
+            waiting: VecDeque::new(),
+            shared,
+            tasks: Handle::current(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("weir-datagrams".into())
+            .spawn(move || sources.run(&sockets, &poller))
+            .map_err(failed)?;
+        Ok(Front { is_ending, thread: Some(thread) })
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A source of datagrams that has or had a session.
+struct Source {
+    /// Its session; a finished one no longer upgrades.
+    session: Weak<End>,
+    width: Width,
+    /// When the session ended at its time limit, or a later datagram arrived, by the workers' clock, ns; 0 before.
+    cut_off_ns: Arc<AtomicU64>,
+}
+
+impl Source {
+    /// Whether the session was ended at its time limit and the source still sends, `now_ns`.
+    fn is_cut_off(&self, now_ns: u64) -> bool {
+        let last = self.cut_off_ns.load(Ordering::Acquire);
+        last != 0 && Duration::from_nanos(now_ns.saturating_sub(last)) < DATAGRAM_SILENCE
+    }
+}
+
+/// The sources of datagrams of a server.
+struct Sources {
+    is_ending: Arc<AtomicBool>,
+    known: HashMap<SocketAddr, Source>,
+    /// Datagrams that have been read and not handled.
+    waiting: VecDeque<(SocketAddr, Read)>,
+    shared: Arc<Shared>,
+    tasks: Handle,
+}
+
+impl Sources {
+    fn run(mut self, sockets: &[(UdpSocket, SocketAddr)], poller: &Poller) {
+        let mut events = Events::new(16);
+        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
+        while !self.is_ending.load(Ordering::Acquire) {
+            let _ = poller.wait(&mut events, Some(LOOK_NS));
+            for event in events.iter() {
+                let socket = &sockets[event.token as usize];
+                for _ in 0..TURN {
+                    let is_empty = self.read(&socket.0, &mut batch);
+                    while let Some((from, read)) = self.waiting.pop_front() {
+                        self.take(socket, from, read, &mut batch);
+                    }
+                    if is_empty {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads datagrams once; returns whether there are no more.
+    fn read(&mut self, socket: &UdpSocket, batch: &mut RecvBatch) -> bool {
+        // Reading a pending ICMP error clears it.
+        let Ok(got) = batch.recv(socket, RecvMode::DontWait) else { return true };
+        let mut seen = vec![];
+        for message in batch.messages() {
+            let is_first = !seen.contains(&message.from);
+            if is_first {
+                seen.push(message.from);
+            }
+            let arrival = self.shared.workers.arrival(message.kernel_realtime_ns, is_first);
+            if self.waiting.len() < MAX_WAITING {
+                self.waiting.push_back((message.from, (message.data.to_vec(), arrival)));
+            }
+        }
+        got < batch.capacity()
+    }
+
+    /// Reads a socket until it is empty.
+    fn drain(&mut self, socket: &UdpSocket, batch: &mut RecvBatch) {
+        for _ in 0..DRAINS {
+            if self.read(socket, batch) {
+                break;
+            }
+        }
+    }
+
+    /// Handles one datagram that arrived on a socket without a session. A datagram that begins no session is dropped, and no
+    /// event names its source, whose address is not verified.
+    fn take(
+        &mut self,
+        socket: &(UdpSocket, SocketAddr),
+        from: SocketAddr,
+        (datagram, arrival): Read,
+        batch: &mut RecvBatch,
+    ) {
+        let source = self.known.get(&from);
+        if let Some(source) = source
+            && let Some(end) = source.session.upgrade()
+        {
+            return deliver(&end, source.width, &datagram, arrival);
+        }
+        if let Some(source) = source.filter(|source| source.is_cut_off(arrival.at_ns)) {
+            // A new session would undo the limit.
+            return source.cut_off_ns.store(arrival.at_ns, Ordering::Release);
+        }
+        let header = Header::of_datagram(&datagram);
+        let is_wide = header.is_some_and(|header| header.is_wide);
+        let width = if is_wide { Width::Wide } else { Width::Narrow };
+        // A negative number is that of a session that has ended.
+        let begins = width.number(&datagram).is_some_and(|number| number >= i64::from(is_wide));
+        let longest = self.shared.limits.session_seconds;
+        let plan = settings::plan(header.as_ref(), true, datagram.len() as u64, longest);
+        if let (true, Ok(plan)) = (begins, plan) {
+            let wants_report = !header.is_some_and(|header| header.wants_no_report);
+            let first = (datagram, arrival);
+            if let Some((end, session)) = self.open(socket, from, (plan, width), first, batch) {
+                self.spawn(end, session, width, wants_report);
+            }
+        }
+    }
+
+    /// Opens the session of a source with its first datagram. `None`: over the limit, or without a descriptor.
+    fn open(
+        &mut self,
+        (socket, local): &(UdpSocket, SocketAddr),
+        from: SocketAddr,
+        (plan, width): (Plan, Width),
+        first: Read,
+        batch: &mut RecvBatch,
+    ) -> Option<(End, Session)> {
+        let most = self.shared.limits.sessions;
+        let share = Share::take(&self.shared.datagrams, |l| &l.sessions, 1, most)?;
+        let mut plan = Plan { host: Some(from.ip().to_canonical().to_string()), ..plan };
+        plan.connections[0].window = Some(BUFFER);
+        let spec = plan.flows(crate::family(from), u32::MAX).swap_remove(0);
+        let own = session::open_datagrams(&plan, &spec, false, Some(*local), Some(from)).ok()?;
+        // From now on the source's datagrams arrive on its own socket, on which those of any source may have arrived before.
+        self.drain(socket, batch);
+        self.drain(&own, batch);
+        let mut early = vec![first];
+        for (source, read) in std::mem::take(&mut self.waiting) {
+            match source == from {
+                true => early.push(read),
+                false => self.waiting.push_back((source, read)),
+            }
+        }
+        early.sort_by_key(|(_, arrival)| arrival.at_ns);
+        let shared = &self.shared;
+        let ending = Arc::<Ending>::default();
+        let mut end = End::new(&shared.workers, &settings::counted(&plan), true);
+        let signals = LastNumber { width, is_over: false, ending: ending.clone() };
+        end.datagrams(&spec, false, own, Some(Box::new(signals)));
+        let intervals = intervals(early[0].1.at_ns, 0);
+        end.start(intervals);
+        for (datagram, arrival) in &early {
+            deliver(&end, width, datagram, *arrival);
+        }
+        let session = Session {
+            number: shared.next_session.fetch_add(1, Ordering::Relaxed),
+            from,
+            plan,
+            spec,
+            intervals,
+            ending,
+            cut_off_ns: Arc::default(),
+            _share: share,
+        };
+        Some((end, session))
+    }
+
+    fn spawn(&mut self, end: End, session: Session, width: Width, wants_report: bool) {
+        let (end, now) = (Arc::new(end), self.shared.workers.now_ns());
+        self.known.retain(|_, s| s.session.strong_count() > 0 || s.is_cut_off(now));
+        let cut_off_ns = session.cut_off_ns.clone();
+        let source = Source { session: Arc::downgrade(&end), width, cut_off_ns };
+        self.known.insert(session.from, source);
+        self.tasks.spawn(session.run(end, self.shared.clone(), wants_report));
+    }
+}
+
+/// Delivers a datagram that arrived on another socket than that of its session.
+fn deliver(end: &End, width: Width, datagram: &[u8], arrival: Arrival) {
+    match width.number(datagram) {
+        None => {}
+        Some(0) if width == Width::Wide => {}
+        Some(number) => {
+            end.deliver(FLOW, datagram, arrival);
+            if number < 0 {
+                end.drain(QUIET_NS);
+            }
+        }
+    }
+}
+
+/// A session of datagrams.
+struct Session {
+    number: u64,
+    from: SocketAddr,
+    plan: Plan,
+    spec: FlowSpec,
+    intervals: IntervalClock,
+    ending: Arc<Ending>,
+    cut_off_ns: Arc<AtomicU64>,
+    _share: Share,
+}
+
+impl Session {
+    async fn run(self, end: Arc<End>, shared: Arc<Shared>, wants_report: bool) {
+        shared.opened(self.number, self.from, 1);
+        let ended = self.until_end(&end, &shared).await;
+        let report = end.report();
+        let is_complete = ended.status == Status::Complete;
+        let receiver = report.flows.first().and_then(|flow| flow.receiver.as_ref());
+        let reply = receiver.filter(|_| is_complete && wants_report).map(reply);
+        if let Some(reply) = reply {
+            self.answer(&end, &shared, &reply);
+        }
+        let specs = vec![self.spec.clone()];
+        shared.closed(
+            self.number,
+            (self.plan.clone(), specs),
+            self.from,
+            report,
+            self.intervals,
+            ended,
+        );
+        if reply.is_some() {
+            self.linger(&shared).await;
+        }
+        // The session is over for its source as well when its end is dropped.
+        drop(end);
+    }
+
+    async fn until_end(&self, end: &End, shared: &Shared) -> Ended {
+        let partial = |reason: String| Ended::new(Status::Partial, reason);
+        let silence = Duration::from_secs(shared.limits.silence_seconds).min(DATAGRAM_SILENCE);
+        let longest = Duration::from_secs(shared.limits.session_seconds);
+        let age = |ns: u64| Duration::from_nanos(shared.workers.now_ns().saturating_sub(ns));
+        let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+        loop {
+            tokio::select! {
+                event = end.event() => match event {
+                    FlowEvent::ReceiverDone(_) => {
+                        return Ended::new(Status::Complete, "the client finished");
+                    }
+                    FlowEvent::SenderEnded(_) => end.drain(QUIET_NS),
+                    FlowEvent::Failed(_, text) => return partial(text),
+                    _ => {}
+                },
+                _ = ticks.tick() => {
+                    if age(self.intervals.start_ns) > longest {
+                        self.cut_off_ns.store(shared.workers.now_ns(), Ordering::Release);
+                        return partial("the session reached the limit of its time".into());
+                    }
+                    let silent = age(end.last_arrival_ns().max(self.intervals.start_ns));
+                    if silent > silence {
+                        return partial(format!("nothing arrived for {} s", silent.as_secs()));
+                    }
+                }
+                reason = shared.stop.asked(1) => {
+                    return Ended::new(Status::Interrupted, reason.text());
+                }
+            }
+        }
+    }
+
+    /// Sends the report, and has the worker repeat it.
+    fn answer(&self, end: &End, shared: &Shared, report: &Report) {
+        // A repeated one was counted by the worker.
+        self.ending.credit.fetch_add(report.bytes, Ordering::AcqRel);
+        self.ending.asked_ns.fetch_max(shared.workers.now_ns(), Ordering::AcqRel);
+        let bytes = report.to_bytes();
+        if self.ending.permits(bytes.len() as u64) {
+            let _ = end.send_message(FLOW, &bytes);
+        }
+        *lock(&self.ending.reply) = Some(bytes.into());
+    }
+
+    /// Waits until the client asks for the report no more.
+    async fn linger(&self, shared: &Shared) {
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until {
+            let asked_ns = self.ending.asked_ns.load(Ordering::Acquire);
+            let silent = shared.workers.now_ns().saturating_sub(asked_ns);
+            if Duration::from_nanos(silent) > SETTLED || shared.stop.reason().is_some() {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// The figures of a receiver as iperf2's report.
+fn reply(receiver: &Receiver) -> Report {
+    let us = |seconds: f64| (seconds * 1e6).round() as u64;
+    let lost = receiver.lost_packets.unwrap_or(0);
+    Report {
+        bytes: receiver.bytes,
+        time_us: us(receiver.seconds),
+        datagrams: receiver.packets.saturating_add(lost),
+        lost,
+        out_of_order: receiver.reordered_packets.unwrap_or(0),
+        jitter_us: us(receiver.jitter_seconds.unwrap_or(0.0)),
+    }
+}

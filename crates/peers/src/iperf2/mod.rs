@@ -1,0 +1,38 @@
+//! iperf2 (NLANR/DAST, now at SourceForge): a header in front of each stream and in each datagram, and for datagrams a report of
+//! the receiver. There is no control connection; the end of a stream is that of its connection.
+
+mod client;
+mod codec;
+mod datagrams;
+mod server;
+mod settings;
+
+pub use settings::fuzz_iperf2;
+
+use weir_model::plan::PeerName;
+
+use weir_traffic::TrafficError;
+
+use crate::{Client, Protocol};
+
+/// Declaration of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: PeerName::Iperf2.label(),
+    port: PeerName::Iperf2.default_port(),
+    transports: &["tcp", "udp"],
+    command: None,
+    client: Some(Client {
+        check: |config| settings::prepared(config).map(drop),
+        run: client::run,
+        // A server answers only what starts a test.
+        probe: None,
+    }),
+    serve: Some(server::open),
+    guests: None,
+    // ttcp has the same port.
+    is_served_by_name_only: true,
+};
+
+fn system(operation: &str, source: std::io::Error) -> TrafficError {
+    TrafficError::System { operation: operation.into(), source }
+}

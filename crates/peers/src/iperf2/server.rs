@@ -1,0 +1,383 @@
+//! The server: many clients at the same time. Each stream is a session, and so is each source of datagrams.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::record::Status;
+use weir_model::report::EndReport;
+use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
+use weir_net::udp::UdpSocket;
+use weir_traffic::session::{self, End, FlowEvent, Load, Share, WorkerConfig, Workers};
+use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
+
+use super::codec::{self, AckTimes, Beginning, Header};
+use super::datagrams::Front;
+use super::settings;
+use crate::sessions::{self, Ended, TICK};
+use crate::{ServeConfig, Server};
+
+/// Most time for a client to acknowledge what was sent to it.
+const DELIVERY: Duration = Duration::from_secs(3);
+/// How long to wait for the reason of an early end.
+const REASON: Duration = Duration::from_millis(100);
+/// Pause between two looks for that.
+const LOOK: Duration = Duration::from_millis(5);
+/// Time beyond its stated duration that a session may take.
+const GRACE: Duration = Duration::from_secs(60);
+/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
+const GONE_MS: u32 = 20_000;
+/// Pause between two keepalives, s.
+const KEEPALIVE_SECONDS: u32 = 5;
+
+/// State shared by the sessions.
+pub(super) struct Shared {
+    pub(super) workers: Workers,
+    pub(super) limits: Limits,
+    pub(super) stop: Stop,
+    events: mpsc::UnboundedSender<ServerEvent>,
+    streams: Arc<Load>,
+    /// The source of a datagram is not verified, so it takes no place of a stream.
+    pub(super) datagrams: Arc<Load>,
+    pub(super) next_session: AtomicU64,
+}
+
+impl Shared {
+    /// Reports a session that has begun.
+    pub(super) fn opened(&self, session: u64, peer: SocketAddr, flows: usize) {
+        let _ = self.events.send(ServerEvent::SessionOpened { session, peer: peer.into(), flows });
+    }
+
+    /// Reports a session that has ended.
+    pub(super) fn closed(
+        &self,
+        session: u64,
+        (plan, specs): (Plan, Vec<FlowSpec>),
+        peer: SocketAddr,
+        report: EndReport,
+        intervals: IntervalClock,
+        ended: Ended,
+    ) {
+        let (name, reason) = (super::PROTOCOL.name, ended.reason.clone());
+        let ends = (report.clone(), None);
+        let record = sessions::record(name, plan, specs, peer, ends, intervals, ended);
+        let _ = self.events.send(ServerEvent::SessionClosed {
+            session,
+            peer: peer.into(),
+            reason,
+            report: Some(Box::new(report)),
+            record: Some(Box::new(record)),
+        });
+    }
+
+    fn refused(&self, peer: SocketAddr, reason: String) {
+        let _ = self.events.send(ServerEvent::Refused { peer: peer.into(), reason });
+    }
+
+    fn has_sessions(&self) -> bool {
+        let open = [&self.streams, &self.datagrams];
+        open.iter().any(|load| load.sessions.load(Ordering::Acquire) > 0)
+    }
+}
+
+/// The server before it runs.
+struct Iperf2 {
+    streams: Vec<TcpListener>,
+    datagrams: Vec<(UdpSocket, SocketAddr)>,
+    bound: Vec<SocketAddr>,
+    workers: WorkerConfig,
+    limits: Limits,
+}
+
+/// Listens for clients.
+pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError> {
+    let (streams, bound) = session::listen_streams(&config.bind, config.port)?;
+    let plan = settings::plan(None, true, 1470, u64::MAX).map_err(|reason| {
+        TrafficError::Unavailable { field: "peer", given: super::PROTOCOL.name.into(), reason }
+    })?;
+    let listening = |address: &SocketAddr| {
+        let spec = plan.flows(crate::family(*address), u32::MAX).swap_remove(0);
+        let opened = session::open_datagrams(&plan, &spec, false, Some(*address), None);
+        let opened = opened.map_err(|error| TrafficError::Listen {
+            address: (*address).into(),
+            reason: error.to_string(),
+        });
+        opened.map(|socket| (socket, *address))
+    };
+    Ok(Box::new(Iperf2 {
+        datagrams: bound.iter().map(listening).collect::<Result<_, _>>()?,
+        streams,
+        bound,
+        workers: config.workers.clone(),
+        limits: config.limits.clone(),
+    }))
+}
+
+impl Server for Iperf2 {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.bound.clone()
+    }
+
+    fn run(
+        self: Box<Self>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), TrafficError> {
+        crate::runtime()?.block_on(serve(*self, stop, observe))
+    }
+}
+
+async fn serve(
+    server: Iperf2,
+    stop: &Stop,
+    observe: &mut dyn FnMut(ServerEvent),
+) -> Result<(), TrafficError> {
+    let failed = |source| TrafficError::System { operation: "listening".into(), source };
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        workers: Workers::start(&server.workers)?,
+        limits: server.limits,
+        stop: stop.clone(),
+        events,
+        streams: Arc::default(),
+        datagrams: Arc::default(),
+        next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
+    });
+    let mut listening = tokio::task::JoinSet::new();
+    for listener in server.streams {
+        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
+        listening.spawn(accept(listener, shared.clone()));
+    }
+    let front = Front::start(server.datagrams, shared.clone())?;
+    loop {
+        tokio::select! {
+            Some(event) = inbox.recv() => observe(event),
+            _ = stop.asked(1) => break,
+        }
+    }
+    drop((listening, front));
+    // Sessions observe the stop request themselves.
+    sessions::last_events(&mut inbox, || shared.has_sessions(), observe).await;
+    Ok(())
+}
+
+/// Accepts connections.
+async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(greeting(stream, peer, vec![], shared.clone()));
+            }
+            // Out of descriptors, or a connection that is gone already.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// Reads what a stream begins with and serves it. `begun`: what was read of it before. A client that sends nothing occupies
+/// this task alone.
+async fn greeting(
+    mut stream: tokio::net::TcpStream,
+    peer: SocketAddr,
+    begun: Vec<u8>,
+    shared: Arc<Shared>,
+) {
+    let half_open = Share::take(&shared.streams, |l| &l.half_open, 1, shared.limits.half_open);
+    if half_open.is_none() {
+        return;
+    }
+    let patience = Duration::from_secs(shared.limits.hello_seconds);
+    let reading = beginning(&mut stream, begun);
+    let Ok(Ok((begun, header))) = tokio::time::timeout(patience, reading).await else { return };
+    let header = match header {
+        Ok(header) => header,
+        Err(reason) => return shared.refused(peer, reason),
+    };
+    let longest = shared.limits.session_seconds;
+    let plan = settings::plan(header.as_ref(), false, settings::STREAM_BLOCK, longest);
+    let plan = match plan {
+        Ok(plan) => Plan { host: Some(peer.ip().to_canonical().to_string()), ..plan },
+        Err(reason) => return shared.refused(peer, reason),
+    };
+    let most = shared.limits.sessions;
+    let Some(_share) = Share::take(&shared.streams, |l| &l.sessions, 1, most) else {
+        return shared.refused(peer, format!("{most} sessions are open"));
+    };
+    let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
+    let amount = specs.len() as u64;
+    let Some(_flows) = Share::take(&shared.streams, |l| &l.flows, amount, shared.limits.flows)
+    else {
+        return shared
+            .refused(peer, format!("{amount} flows would exceed {}", shared.limits.flows));
+    };
+    drop(half_open);
+    if let Some(header) = header.as_ref().filter(|header| header.awaits_ack) {
+        let times = header.has_trip_times.then(|| times(header));
+        if stream.write_all(&codec::ack(times)).await.is_err() {
+            return;
+        }
+    }
+    let Ok(stream) = stream.into_std().map(TcpStream::from) else { return };
+    let session = Session { plan, specs, begun, peer };
+    let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
+    session.run(stream, number, &shared).await;
+}
+
+/// Reads the header of a stream; returns what was read, and the header if there is one. A stream without a header is data from
+/// its first byte. The inner error is the reason of a refusal.
+async fn beginning(
+    stream: &mut tokio::net::TcpStream,
+    mut begun: Vec<u8>,
+) -> std::io::Result<(Vec<u8>, Result<Option<Header>, String>)> {
+    fill(stream, &mut begun, 4).await?;
+    let first = begun.first_chunk::<4>().copied().unwrap_or_default();
+    let header = match Beginning::of(first) {
+        Beginning::Raw => Ok(None),
+        Beginning::Bounce => Err("a test of round trips (--bounceback)".into()),
+        Beginning::Header(length) => {
+            fill(stream, &mut begun, length).await?;
+            Ok(Header::of_stream(&begun))
+        }
+    };
+    Ok((begun, header))
+}
+
+/// Reads until there are `length` bytes, of at most 255.
+async fn fill(
+    stream: &mut tokio::net::TcpStream,
+    begun: &mut Vec<u8>,
+    length: usize,
+) -> std::io::Result<()> {
+    let have = begun.len();
+    if have < length {
+        begun.resize(length, 0);
+        stream.read_exact(&mut begun[have..]).await?;
+    }
+    Ok(())
+}
+
+/// The times of an acknowledgement that is sent now.
+fn times(header: &Header) -> AckTimes {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let now = [now.as_secs() as u32, now.subsec_micros()];
+    // The header has just been read.
+    AckTimes { sent: header.start, arrived: now, answered: now }
+}
+
+fn sends(spec: &FlowSpec) -> bool {
+    spec.connection.direction == Direction::Forward
+}
+
+/// A session of a stream.
+struct Session {
+    plan: Plan,
+    specs: Vec<FlowSpec>,
+    /// What was read of the stream.
+    begun: Vec<u8>,
+    peer: SocketAddr,
+}
+
+impl Session {
+    async fn run(self, stream: TcpStream, number: u64, shared: &Shared) {
+        let Ok(end) = self.open(stream, shared) else { return };
+        shared.opened(number, self.peer, self.specs.len());
+        let intervals = sessions::intervals(shared.workers.now_ns(), 0);
+        end.start(intervals);
+        if let Some(spec) = self.specs.iter().find(|spec| !sends(spec)) {
+            // The header is a part of the data that the client sends.
+            end.deliver(spec.id, &self.begun, shared.workers.arrival(None, false));
+        }
+        let ended = self.until_end(&end, shared, intervals).await;
+        end.stop();
+        let report = end.finish();
+        // The client's own time ends with its connection.
+        drop(end);
+        shared.closed(number, (self.plan, self.specs), self.peer, report, intervals, ended);
+    }
+
+    /// Makes the flows of a stream, which have one connection.
+    fn open(&self, stream: TcpStream, shared: &Shared) -> Result<End, TrafficError> {
+        let watched = TcpOptions {
+            keepalive_seconds: Some(KEEPALIVE_SECONDS),
+            user_timeout_ms: Some(GONE_MS),
+            ..TcpOptions::default()
+        };
+        let _ = stream.set_options(&watched);
+        let mut end = End::new(&shared.workers, &self.plan, true).with_host(self.peer.ip(), None);
+        for spec in &self.specs {
+            session::accepted_stream(spec, sends(spec), &stream)?;
+            let own = stream.try_clone();
+            let own = own.map_err(|source| super::system("using a connection", source))?;
+            end.stream(spec, sends(spec), own)?;
+        }
+        Ok(end)
+    }
+
+    /// Runs until each direction has ended, the client is gone, or a limit is reached.
+    async fn until_end(&self, end: &End, shared: &Shared, intervals: IntervalClock) -> Ended {
+        let partial = |reason: String| Ended::new(Status::Partial, reason);
+        let most = Duration::from_secs(shared.limits.session_seconds);
+        let stated = self.specs.iter().filter(|spec| sends(spec));
+        let stated = stated.filter_map(|spec| spec.connection.time_limit()).max();
+        let most = stated.map_or(most, |limit| most.min(Duration::from_nanos(limit.0) + GRACE));
+        let over = Instant::now() + most;
+        let silence = Duration::from_secs(shared.limits.silence_seconds);
+        let mut running: HashSet<u32> = self.specs.iter().map(|spec| spec.id).collect();
+        let mut receiving: HashSet<u32> =
+            self.specs.iter().filter(|spec| !sends(spec)).map(|spec| spec.id).collect();
+        let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+        while !running.is_empty() {
+            tokio::select! {
+                event = end.event() => match event {
+                    FlowEvent::SenderDone(total) => {
+                        running.remove(&total.flow);
+                    }
+                    FlowEvent::ReceiverDone(id) => {
+                        running.remove(&id);
+                        receiving.remove(&id);
+                    }
+                    FlowEvent::Failed(_, text) => return partial(text),
+                    _ => {}
+                },
+                _ = ticks.tick() => {
+                    if Instant::now() >= over {
+                        return partial("the session reached the limit of its time".into());
+                    }
+                    let last_ns = end.last_arrival_ns().max(intervals.start_ns);
+                    let silent = shared.workers.now_ns().saturating_sub(last_ns);
+                    let silent = Duration::from_nanos(silent);
+                    if !receiving.is_empty() && silent > silence {
+                        return partial(format!("nothing arrived for {} s", silence.as_secs()));
+                    }
+                }
+                reason = shared.stop.asked(1) => {
+                    return Ended::new(Status::Interrupted, reason.text());
+                }
+            }
+        }
+        if self.specs.iter().any(sends) {
+            // A sender that failed says why after its end.
+            if let Ok(FlowEvent::Failed(_, text)) = tokio::time::timeout(REASON, end.event()).await
+            {
+                return partial(text);
+            }
+            let delivering = async {
+                while end.unacknowledged_bytes() > 0 {
+                    tokio::time::sleep(LOOK).await;
+                }
+            };
+            let _ = tokio::time::timeout(DELIVERY, delivering).await;
+        }
+        let reason =
+            if self.specs.iter().any(sends) { "all was sent" } else { "the client finished" };
+        Ended::new(Status::Complete, reason)
+    }
+}
