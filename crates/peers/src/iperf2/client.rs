@@ -2,34 +2,28 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Direction, FlowSpec, HeaderFormat, Plan};
+use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
-use weir_model::record::{Receiver, Record};
-use weir_model::report::{EndReport, FlowReport};
-use weir_net::thread::lock;
-use weir_traffic::session::{self, DatagramSocket, End, FlowEvent, Signal, Signals, Workers};
+use weir_model::record::Record;
+use weir_traffic::session::{self, End, FlowEvent, SenderTotal, Workers};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
-use super::codec::{self, Header, Mode, Report, Width};
-use super::datagrams::LastNumber;
+use super::codec::{self, Header, Mode, Width};
+use super::datagrams::{Ending, LastNumber};
+use super::senders::{AGAIN, PATIENCE, Sender, far, number, reported};
 use super::settings;
 use crate::ending::{Over, nominal, stopped};
 use crate::shown::Shown;
 
 /// How long a server may take to acknowledge the header of a stream. Old ones never do.
 const ACK: Duration = Duration::from_secs(2);
-/// Pause between two requests for the data or the report of a server.
-const AGAIN: Duration = Duration::from_millis(20);
-/// How long a server is asked to send datagrams, and to report those that it received.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Most time for a server to read a stream to its end.
 const DELIVERY: Duration = Duration::from_secs(10);
 /// Time beyond that of the test in which a server may still send.
@@ -63,29 +57,6 @@ pub(super) fn run(
     })
 }
 
-/// The report of the server among what arrives at a sender of datagrams.
-struct Reported(Arc<Mutex<Option<Report>>>);
-
-impl Signals for Reported {
-    fn classify(&mut self, _: &dyn DatagramSocket, bytes: &[u8], _: u64) -> Signal {
-        if let Some(report) = Report::parse(bytes) {
-            lock(&self.0).get_or_insert(report);
-        }
-        Signal::Message
-    }
-}
-
-/// A flow of datagrams that this end sends.
-struct Sender {
-    spec: FlowSpec,
-    /// The datagram that announces the end; without its number and time until then.
-    last: Mutex<Vec<u8>>,
-    is_announced: AtomicBool,
-    /// The server sends a report of them.
-    wants_report: bool,
-    report: Arc<Mutex<Option<Report>>>,
-}
-
 /// The sockets of a test.
 struct Opened {
     peer: SocketAddr,
@@ -96,6 +67,8 @@ struct Opened {
     senders: Vec<Sender>,
     /// First datagrams, by which a server is asked to send, by flow.
     requests: Vec<(u32, Vec<u8>)>,
+    /// Ends of received datagrams, by flow.
+    endings: Vec<(u32, Arc<Ending>)>,
 }
 
 async fn test(
@@ -110,7 +83,7 @@ async fn test(
         opened = opening => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let Opened { peer, specs, end, mut streams, senders, requests } = opened;
+    let Opened { peer, specs, end, mut streams, senders, requests, endings } = opened;
     let family = crate::family(peer);
     observe(Event::Started { specs: specs.clone(), family });
     if senders.len() > 1 {
@@ -140,6 +113,7 @@ async fn test(
         sending: of(true),
         senders: &senders,
         requests: &requests,
+        endings: &endings,
     };
     let over = running.run(peer, stop, observe).await;
     if !matches!(over, Over::Complete) {
@@ -231,6 +205,7 @@ async fn open_to(
         streams: vec![],
         senders: vec![],
         requests: vec![],
+        endings: vec![],
         specs: specs.clone(),
     };
     // Both directions of a stream, or of datagrams, have one socket.
@@ -284,32 +259,32 @@ impl Opened {
         };
         last[at..at + prefix.len()].copy_from_slice(&prefix);
         if is_sent {
-            let report = Arc::default();
+            let sender = Sender::new(spec, last, !header.wants_no_report);
             let to_receive = receiver.map(|_| socket.try_clone()).transpose();
             let to_receive =
                 to_receive.map_err(|source| super::system("using a socket", source))?;
-            let signals: Option<Box<dyn Signals>> = match receiver {
-                Some(_) => None,
-                None => Some(Box::new(Reported(Arc::clone(&report)))),
-            };
+            // The receiver of the same socket reads all of it.
+            let signals = receiver.is_none().then(|| sender.signals());
             self.end.datagrams(&settings::sent(spec), true, socket, signals);
-            self.senders.push(Sender {
-                spec: spec.clone(),
-                last: Mutex::new(last),
-                is_announced: AtomicBool::new(false),
-                wants_report: !header.wants_no_report,
-                report,
-            });
+            self.senders.push(sender);
             if let (Some(back), Some(socket)) = (receiver, to_receive) {
-                let signals = Box::new(LastNumber::new(width));
+                let signals = Box::new(self.last_number(back, width));
                 self.end.datagrams(back, false, socket, Some(signals));
             }
         } else {
             number(&mut last, width, 1);
             self.requests.push((spec.id, last));
-            self.end.datagrams(spec, false, socket, Some(Box::new(LastNumber::new(width))));
+            let signals = Box::new(self.last_number(spec, width));
+            self.end.datagrams(spec, false, socket, Some(signals));
         }
         Ok(())
+    }
+
+    /// The end of datagrams that arrive here.
+    fn last_number(&mut self, spec: &FlowSpec, width: Width) -> LastNumber {
+        let ending = Arc::<Ending>::default();
+        self.endings.push((spec.id, ending.clone()));
+        LastNumber::new(width, ending)
     }
 
     async fn open_stream(
@@ -371,17 +346,6 @@ async fn acknowledged(
     }
 }
 
-/// Writes the number of a datagram, and the time by this host's realtime clock.
-fn number(datagram: &mut [u8], width: Width, number: i64) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.unwrap_or_default();
-    let words = [number as u32, now.as_secs() as u32, now.subsec_micros(), (number >> 32) as u32];
-    let words = if width == Width::Wide { &words[..] } else { &words[..3] };
-    for (bytes, word) in datagram.chunks_exact_mut(4).zip(words) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-}
-
 /// A test whose data flows.
 struct Running<'a> {
     workers: &'a Workers,
@@ -394,6 +358,7 @@ struct Running<'a> {
     sending: HashSet<u32>,
     senders: &'a [Sender],
     requests: &'a [(u32, Vec<u8>)],
+    endings: &'a [(u32, Arc<Ending>)],
 }
 
 impl Running<'_> {
@@ -455,8 +420,12 @@ impl Running<'_> {
                 }
                 (total.flow, FlowState::Finished)
             }
-            FlowEvent::SenderEnded(_) => {
-                self.end.drain(QUIET_NS);
+            FlowEvent::SenderEnded(flow) => {
+                let ending = self.endings.iter().find(|(id, _)| *id == flow);
+                let packets = ending.map_or(0, |(_, ending)| ending.sent());
+                let (bytes, omitted_packets, end_ns) = (0, 0, None);
+                let total = SenderTotal { flow, packets, bytes, omitted_packets, end_ns };
+                self.end.expect(&total, QUIET_NS);
                 return None;
             }
             FlowEvent::ReceiverDone(id) => {
@@ -504,47 +473,6 @@ impl Running<'_> {
     }
 }
 
-impl Sender {
-    fn width(&self) -> Width {
-        let is_wide = self.spec.connection.header == HeaderFormat::Iperf2;
-        if is_wide { Width::Wide } else { Width::Narrow }
-    }
-
-    /// Sends the first datagram.
-    fn begin(&self, end: &End) {
-        let mut first = lock(&self.last);
-        number(&mut first, self.width(), 1);
-        self.send(end, &first);
-    }
-
-    fn send(&self, end: &End, datagram: &[u8]) {
-        if end.send_message(self.spec.id, datagram).is_ok() {
-            end.sent_by_protocol(self.spec.id, 1, datagram.len() as u64);
-        }
-    }
-
-    /// Sends the datagram that announces the end, after `packets` of data. It is data as well: the server counts it.
-    fn announce(&self, end: &End, packets: u64) {
-        let mut last = lock(&self.last);
-        let packets = i64::try_from(packets).unwrap_or(i64::MAX);
-        number(&mut last, self.width(), packets.saturating_add(1));
-        self.width().negate(&mut last);
-        self.send(end, &last);
-        self.is_announced.store(true, Ordering::Relaxed);
-    }
-
-    /// Sends it again: it may have been lost, or the report.
-    fn repeat(&self, end: &End) {
-        if self.is_announced.load(Ordering::Relaxed) {
-            let _ = end.send_message(self.spec.id, &lock(&self.last));
-        }
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.wants_report && lock(&self.report).is_none()
-    }
-}
-
 /// Waits until the server has read the streams to their end and closed them.
 async fn deliver(end: &End, streams: &mut [tokio::net::TcpStream], specs: &[FlowSpec]) {
     if !specs.iter().any(sends) {
@@ -564,55 +492,5 @@ async fn deliver(end: &End, streams: &mut [tokio::net::TcpStream], specs: &[Flow
             }
         };
         let _ = tokio::time::timeout(DELIVERY, delivering).await;
-    }
-}
-
-/// Asks for the reports of the server until they have arrived. Without a single one, it is not there.
-async fn reported(end: &End, senders: &[Sender], peer: SocketAddr) -> Over {
-    let asked = Instant::now();
-    while senders.iter().any(Sender::is_awaited) && asked.elapsed() < PATIENCE {
-        tokio::time::sleep(AGAIN).await;
-        let awaited = senders.iter().filter(|sender| sender.is_awaited());
-        awaited.for_each(|sender| sender.repeat(end));
-    }
-    if senders.is_empty() || !senders.iter().all(Sender::is_awaited) {
-        return Over::Complete;
-    }
-    Over::Failed(TrafficError::Lost {
-        address: peer.into(),
-        during: "the end of the test",
-        reason: format!("no report from UDP port {}", peer.port()),
-    })
-}
-
-/// The reports of the server as the report of the far end.
-fn far(senders: &[Sender]) -> Option<EndReport> {
-    let flow = |sender: &Sender| {
-        let report = (*lock(&sender.report))?;
-        Some(FlowReport {
-            id: sender.spec.id,
-            receiver: Some(receiver(&report)),
-            ..FlowReport::default()
-        })
-    };
-    let flows: Vec<FlowReport> = senders.iter().filter_map(flow).collect();
-    (!flows.is_empty()).then(|| EndReport { flows, ..EndReport::default() })
-}
-
-fn receiver(report: &Report) -> Receiver {
-    let seconds = report.time_us as f64 / 1e6;
-    let per_second = |amount: u64| (seconds > 0.0).then(|| amount as f64 / seconds);
-    let packets = report.datagrams.saturating_sub(report.lost);
-    Receiver {
-        bytes: report.bytes,
-        packets,
-        seconds,
-        bits_per_second: per_second(report.bytes.saturating_mul(8)),
-        packets_per_second: per_second(packets),
-        lost_packets: Some(report.lost),
-        loss_ratio: (report.datagrams > 0).then(|| report.lost as f64 / report.datagrams as f64),
-        reordered_packets: Some(report.out_of_order),
-        jitter_seconds: Some(report.jitter_us as f64 / 1e6),
-        ..Receiver::default()
     }
 }

@@ -57,6 +57,8 @@ const BUFFER: ByteSize = ByteSize(32 << 20);
 pub(super) struct Ending {
     /// The report of this end, once there is one.
     reply: Mutex<Option<Vec<u8>>>,
+    /// The number of the last datagram; 0 until it has arrived.
+    last: AtomicU64,
     /// When a negative number arrived last, by the workers' clock, ns.
     asked_ns: AtomicU64,
     /// Bytes that the source has sent and that were not sent to it.
@@ -64,6 +66,11 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    /// How many datagrams the far sender has sent; 0 until it has ended.
+    pub(super) fn sent(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
     /// Whether `bytes` may be sent to the source.
     fn permits(&self, bytes: u64) -> bool {
         let spend = |credit: u64| credit.checked_sub(bytes);
@@ -79,9 +86,8 @@ pub(super) struct LastNumber {
 }
 
 impl LastNumber {
-    /// At a client, which answers nothing.
-    pub(super) fn new(width: Width) -> Self {
-        LastNumber { width, is_over: false, ending: Arc::default() }
+    pub(super) fn new(width: Width, ending: Arc<Ending>) -> Self {
+        LastNumber { width, is_over: false, ending }
     }
 }
 
@@ -92,9 +98,10 @@ impl Signals for LastNumber {
             None => Signal::Message,
             Some(0) if self.width == Width::Wide => Signal::Message,
             Some(0..) => Signal::Data,
-            Some(_) => {
+            Some(last) => {
                 self.ending.asked_ns.store(now_ns, Ordering::Release);
                 if !std::mem::replace(&mut self.is_over, true) {
+                    self.ending.last.store(last.unsigned_abs(), Ordering::Release);
                     return Signal::Last;
                 }
                 self.ending.credit.fetch_add(bytes.len() as u64, Ordering::AcqRel);
@@ -295,7 +302,7 @@ impl Sources {
         let shared = &self.shared;
         let ending = Arc::<Ending>::default();
         let mut end = End::new(&shared.workers, &settings::counted(&plan), true);
-        let signals = LastNumber { width, is_over: false, ending: ending.clone() };
+        let signals = LastNumber::new(width, ending.clone());
         end.datagrams(&spec, false, own, Some(Box::new(signals)));
         let intervals = intervals(early[0].1.at_ns, 0);
         end.start(intervals);

@@ -4,6 +4,7 @@
 mod client;
 mod codec;
 mod datagrams;
+mod senders;
 mod server;
 mod settings;
 

@@ -14,6 +14,8 @@ use crate::carried::{self, Side};
 const PEER: PeerName = PeerName::Iperf2;
 /// Default block of a stream, bytes.
 pub(super) const STREAM_BLOCK: u64 = 128 << 10;
+/// Default datagram: iperf2's over IPv6. Its server reads no more than 1470 bytes of each unless it was started with `-l`.
+const DATAGRAM: u64 = 1450;
 /// Largest block that a client may ask a server for, bytes.
 const MAX_BLOCK: u64 = 1 << 20;
 /// Largest number of bytes that a header states.
@@ -99,6 +101,7 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
             // The last datagram must reach its receiver by itself.
             let fields = ConnectionFields { gro: Some(Switch::Off), ..connection.clone().into() };
             *connection = fields.into();
+            connection.payload.get_or_insert(ByteSize(DATAGRAM).into());
         } else if connection.payload.is_none() {
             connection.payload = Some(ByteSize(STREAM_BLOCK).into());
         }
@@ -154,6 +157,14 @@ fn check_amount(connection: &Connection, mode: Mode) -> Result<(), TrafficError>
         return Ok(());
     }
     let largest = connection.payload.as_ref().map_or(0, |size| size.moments().max_bytes);
+    // iperf 2.1.8 writes beyond its own buffer of this size, and crashes.
+    let (most, accepted) = match is_datagrams {
+        true => (DATAGRAM, "at most 1450 where the server sends, which has no larger buffer"),
+        false => (STREAM_BLOCK, "at most 128K where the server sends, which has no larger buffer"),
+    };
+    if largest > most {
+        return refused("payload", largest, accepted);
+    }
     let packets = connection.packets.map(|packets| packets.saturating_mul(largest));
     if let Some(bytes) = connection.bytes.map(|bytes| bytes.0).or(packets)
         && bytes > MAX_AMOUNT
@@ -447,6 +458,11 @@ mod tests {
             ("[[connection]]\ntransport = \"udp\"\npackets = 1", "packets"),
             ("[[connection]]\ndirection = \"reverse\"\nbytes = \"2G\"", "bytes"),
             ("[[connection]]\ndirection = \"reverse\"\nduration = \"0s\"", "duration"),
+            ("[[connection]]\ndirection = \"reverse\"\npayload = 131073", "payload"),
+            (
+                "[[connection]]\ntransport = \"udp\"\ndirection = \"reverse\"\npayload = 1451",
+                "payload",
+            ),
             ("[[connection]]\ntransport = \"udp\"\ndirection = \"reverse\"\nrate = \"0\"", "rate"),
             ("[[connection]]\n[[connection]]", "connection"),
             ("[[connection]]\n[[connection]]\ndirection = \"reverse\"\nmss = 1000", "connection"),

@@ -427,6 +427,8 @@ fn a_server_of_iperf_sends_datagrams() {
     // Its row counts neither the first nor the last.
     assert!((480..=520).contains(&receiver.packets), "{}", receiver.packets);
     assert_eq!((receiver.lost_packets, receiver.bytes), (Some(0), 500 * receiver.packets));
+    // The last datagram's number says how many were sent.
+    assert_eq!(receiver.loss_ratio, Some(0.0));
     assert!(receiver.jitter_seconds.is_some());
     let both = "[[connection]]\ntransport = \"udp\"\nduration = \"1s\"\nrate = \"1M\"\npayload = 500\n[[connection]]\ntransport = \"udp\"\nduration = \"1s\"\nrate = \"1M\"\ndirection = \"reverse\"\npayload = 500";
     let (record, rows) = against_iperf(both, &[], "127.0.0.1", 2);
@@ -614,7 +616,7 @@ fn limits_of_sessions_hold_for_streams_and_datagrams() {
 fn a_server_that_is_not_there_is_reported() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
-    // Nobody answers datagrams.
+    // No program answers datagrams.
     for direction in ["forward", "reverse"] {
         let text = format!(
             "[[connection]]\ntransport = \"udp\"\ndirection = \"{direction}\"\npackets = 10\nrate = \"1000pps\""
