@@ -32,6 +32,8 @@ const SLOP: Duration = Duration::from_secs(2);
 const QUIET_NS: u64 = 200_000_000;
 /// The same where an amount ends the test.
 const AMOUNT_QUIET: Duration = Duration::from_secs(5);
+/// Silence of a server that is to send a stream, after which it is not there.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Pause between the first datagrams of several flows. iperf2's server accepts one source at a time: what arrives from another
 /// meanwhile is lost, or counted as the first one's.
 const ONE_AFTER_THE_OTHER: Duration = Duration::from_millis(10);
@@ -446,28 +448,34 @@ impl Running<'_> {
 
     /// Asks a server for datagrams until they arrive, and ends a test whose end is missing.
     fn watch(&self, peer: SocketAddr, begun: Instant, limit: Option<Instant>) -> Option<Over> {
+        let is_datagrams = self.specs.iter().any(|spec| spec.connection.transport.datagrams());
         let last_ns = self.end.last_arrival_ns();
         let lost = |reason: String| {
             let (address, during) = (peer.into(), "the test");
             Some(Over::Failed(TrafficError::Lost { address, during, reason }))
         };
-        if last_ns == 0 {
-            for (flow, datagram) in self.requests {
-                let _ = self.end.send_message(*flow, datagram);
-            }
-            return match begun.elapsed() > PATIENCE && !self.requests.is_empty() {
-                true => lost(format!("no datagrams from UDP port {}", peer.port())),
-                false => None,
-            };
-        }
-        let silent = Duration::from_nanos(self.workers.now_ns().saturating_sub(last_ns));
-        let is_late = match limit {
-            Some(limit) => Instant::now() > limit,
-            None => silent > AMOUNT_QUIET,
+        let silent = match last_ns {
+            0 => begun.elapsed(),
+            last_ns => Duration::from_nanos(self.workers.now_ns().saturating_sub(last_ns)),
         };
-        if is_late && !self.requests.is_empty() {
+        let is_late = limit.is_none_or(|limit| Instant::now() > limit);
+        match (is_datagrams, last_ns) {
+            (false, _) if is_late && silent > SILENCE => {
+                return lost(format!("nothing arrived for {} s", SILENCE.as_secs()));
+            }
+            (true, 0) if silent > PATIENCE => {
+                return lost(format!("no datagrams from UDP port {}", peer.port()));
+            }
+            (true, 0) => {
+                for (flow, datagram) in self.requests {
+                    let _ = self.end.send_message(*flow, datagram);
+                }
+            }
             // The datagram that announces the end was lost.
-            self.end.drain(QUIET_NS);
+            (true, _) if is_late && (limit.is_some() || silent > AMOUNT_QUIET) => {
+                self.end.drain(QUIET_NS);
+            }
+            _ => {}
         }
         None
     }

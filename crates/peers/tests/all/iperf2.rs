@@ -617,11 +617,16 @@ fn a_server_that_is_not_there_is_reported() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     // No program answers datagrams.
-    for direction in ["forward", "reverse"] {
-        let text = format!(
-            "[[connection]]\ntransport = \"udp\"\ndirection = \"{direction}\"\npackets = 10\nrate = \"1000pps\""
-        );
-        let failure = test(address, &text).unwrap_err();
+    let connection = |direction: &str| {
+        format!(
+            "[[connection]]\ntransport = \"udp\"\ndirection = \"{direction}\"\npackets = 10\nrate = \"1000pps\"\n"
+        )
+    };
+    let (forward, reverse) = (connection("forward"), connection("reverse"));
+    for (direction, text) in
+        [("forward", &forward), ("reverse", &reverse), ("both", &format!("{forward}{reverse}"))]
+    {
+        let failure = test(address, text).unwrap_err();
         assert_eq!(
             (failure.error.exit_code(), failure.partial.is_some()),
             (3, true),
