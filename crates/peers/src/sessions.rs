@@ -14,6 +14,7 @@ use weir_flow::assemble::{Parts, assemble};
 use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
+use weir_model::units::Span;
 use weir_net::tcp::{TcpListener, TcpStream};
 use weir_traffic::session::{self, End, FlowEvent, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
@@ -30,6 +31,14 @@ pub(crate) const DATAGRAM_SILENCE: Duration = Duration::from_secs(5);
 const ENDING: Duration = Duration::from_secs(2);
 /// Rows of a session's intervals: one a second.
 const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Time within which a datagram of a protocol without a loss threshold counts as reordered, and not as lost.
+const LATE: Span = Span::from_seconds(60);
+
+/// The plan by which an end counts the datagrams of a protocol without a loss threshold.
+pub(crate) fn counted(plan: &Plan) -> Plan {
+    Plan { loss_threshold: Some(LATE), ..plan.clone() }
+}
 
 /// The intervals of a session that begins at `start_ns`.
 pub(crate) fn intervals(start_ns: u64, omit_ns: u64) -> IntervalClock {

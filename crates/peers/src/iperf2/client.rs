@@ -20,6 +20,7 @@ use super::datagrams::{Ending, LastNumber};
 use super::senders::{AGAIN, PATIENCE, Sender, far, number, reported};
 use super::settings;
 use crate::ending::{Over, nominal, stopped};
+use crate::sessions::counted;
 use crate::shown::Shown;
 
 /// How long a server may take to acknowledge the header of a stream. Old ones never do.
@@ -199,8 +200,7 @@ async fn open_to(
         given: "none".into(),
         accepted: "at least one".into(),
     })?;
-    let counted = settings::counted(plan);
-    let end = End::new(workers, &counted, true).with_host(peer.ip(), plan.device.as_deref());
+    let end = End::new(workers, &counted(plan), true).with_host(peer.ip(), plan.device.as_deref());
     let mut opened = Opened {
         peer,
         end: end.with_prefix(&header.datagram_bytes()),

@@ -27,7 +27,7 @@ use weir_traffic::session::{
 use super::codec::{Header, Report, Width};
 use super::server::Shared;
 use super::settings;
-use crate::sessions::{DATAGRAM_SILENCE, Ended, TICK, intervals};
+use crate::sessions::{DATAGRAM_SILENCE, Ended, TICK, counted, intervals};
 
 /// Silence after the last number that ends a session. Data reordered behind it still counts.
 const QUIET_NS: u64 = 100_000_000;
@@ -301,7 +301,7 @@ impl Sources {
         early.sort_by_key(|(_, arrival)| arrival.at_ns);
         let shared = &self.shared;
         let ending = Arc::<Ending>::default();
-        let mut end = End::new(&shared.workers, &settings::counted(&plan), true);
+        let mut end = End::new(&shared.workers, &counted(&plan), true);
         let signals = LastNumber::new(width, ending.clone());
         end.datagrams(&spec, false, own, Some(Box::new(signals)));
         let intervals = intervals(early[0].1.at_ns, 0);

@@ -24,8 +24,6 @@ const MAX_AMOUNT: u64 = i32::MAX as u64;
 const TIME_UNIT_NS: u64 = 10_000_000;
 /// Rate at which a server sends datagrams where the client states none, bit/s.
 const DATAGRAM_RATE: u64 = 1 << 20;
-/// A datagram that is missing for longer is lost.
-const LATE: Span = Span::from_seconds(60);
 /// Rates have 56 bits.
 const MAX_RATE: u64 = (1 << 56) - 1;
 
@@ -252,11 +250,6 @@ pub(super) fn sent(spec: &FlowSpec) -> FlowSpec {
     let less = Some(packets.saturating_sub(1).max(1));
     let connection = Connection { packets: less, bytes: None, ..connection.clone() };
     FlowSpec { connection, ..spec.clone() }
-}
-
-/// The plan by which this end counts datagrams: iperf2 has no loss threshold, so that one may arrive at any time.
-pub(super) fn counted(plan: &Plan) -> Plan {
-    Plan { loss_threshold: Some(LATE), ..plan.clone() }
 }
 
 /// The plan of this end for a client's stream or datagrams: what the client sends is received, `reverse` at this end. `header`:

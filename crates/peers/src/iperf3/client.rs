@@ -24,6 +24,7 @@ use super::codec::{self, Cookie, Parameters, Results, State};
 use super::control::{Control, ControlError, PATIENCE, is_closed};
 use super::{results, settings};
 use crate::ending::{Over, nominal, stopped};
+use crate::sessions::counted;
 use crate::shown::Shown;
 
 /// How often the hello of a UDP stream is sent, and how long each waits for its reply. A server reads a second one as data,
@@ -165,7 +166,8 @@ async fn test(
     // The numbers of streams follow their order, and the client's senders come first.
     specs.sort_by_key(|spec| spec.connection.direction == Direction::Reverse);
     unless_stopped(stop, agree(&mut session, &plan, &specs, extras)).await?;
-    let mut end = End::new(&workers, &plan, true).with_host(peer.ip(), plan.device.as_deref());
+    let mut end =
+        End::new(&workers, &counted(&plan), true).with_host(peer.ip(), plan.device.as_deref());
     let opening = open(config, &plan, &specs, &session, &mut end);
     let addresses = unless_stopped(stop, opening).await?;
     observe(Event::Addresses(addresses));

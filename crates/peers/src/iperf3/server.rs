@@ -393,7 +393,8 @@ async fn agree(
         let _ = control.send_state(State::AccessDenied).await;
         return Err(format!("{amount} flows would exceed {}", shared.limits.flows));
     };
-    let mut end = End::new(&shared.workers, &plan, true).with_host(peer.ip(), None);
+    let mut end =
+        End::new(&shared.workers, &sessions::counted(&plan), true).with_host(peer.ip(), None);
     let udp = specs.iter().any(|spec| spec.connection.transport.datagrams());
     match udp {
         true => open_datagrams(control, &plan, &specs, peer, shared, &mut end).await?,

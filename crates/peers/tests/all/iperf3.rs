@@ -422,6 +422,48 @@ fn streams_that_the_server_sends_end_before_the_results() {
 }
 
 #[test]
+fn a_reordered_datagram_is_not_lost() {
+    let server = serve(Limits::default());
+    let mut client = ByHand::connect(&server);
+    client.send(COOKIE);
+    assert_eq!(client.byte(), Some(9));
+    client.json(UDP);
+    assert_eq!(client.byte(), Some(10));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.send(b"9876").unwrap();
+    assert_eq!((client.byte(), client.byte()), (Some(1), Some(2)));
+    assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 4);
+    // The second one comes 50 ms after the third, the fifth never.
+    for number in [1_u32, 3, 2, 4, 6] {
+        if number == 2 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut datagram = [0; 1000];
+        datagram[8..12].copy_from_slice(&number.to_be_bytes());
+        socket.send(&datagram).unwrap();
+    }
+    client.send(&[4]);
+    assert_eq!(client.byte(), Some(13));
+    client.json(
+        r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"streams":[{"id":1,"bytes":6000,"retransmits":-1,"jitter":0,"errors":0,"packets":6}]}"#,
+    );
+    let length = u32::from_be_bytes([(); 4].map(|()| client.byte().unwrap()));
+    let mut results = vec![0; length as usize];
+    client.0.read_exact(&mut results).unwrap();
+    let results: Value = serde_json::from_slice(&results).unwrap();
+    assert_eq!(
+        (&results["streams"][0]["errors"], &results["streams"][0]["packets"]),
+        (&1.into(), &6.into())
+    );
+    client.send(&[16]);
+    let record = served(&server);
+    let receiver = record.flows[0].receiver.as_ref().unwrap();
+    assert_eq!((receiver.lost_packets, receiver.reordered_packets), (Some(1), Some(1)));
+}
+
+#[test]
 fn a_client_that_vanishes_at_any_step_leaves_nothing() {
     // One session and two flows at most: what is left behind would refuse the next.
     let server = serve(Limits { sessions: 1, flows: 2, ..Limits::default() });
