@@ -202,6 +202,11 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+
+    /// Bytes of send and of receive buffer that its connections begin with.
+    pub fn buffers(&self) -> io::Result<[usize; 2]> {
+        Ok([self.socket.send_buffer_size()?, self.socket.recv_buffer_size()?])
+    }
 }
 
 /// Lets a TCP socket accept more data only while fewer than `bytes` are unsent (`TCP_NOTSENT_LOWAT`).

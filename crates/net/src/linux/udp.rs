@@ -52,6 +52,12 @@ impl From<UdpSocket> for std::net::UdpSocket {
     }
 }
 
+impl From<std::net::UdpSocket> for UdpSocket {
+    fn from(socket: std::net::UdpSocket) -> Self {
+        UdpSocket { socket: socket.into() }
+    }
+}
+
 impl UdpSocket {
     /// Opens, sets, binds and connects a socket. Fails at the first setting that the system refuses, and names it.
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {

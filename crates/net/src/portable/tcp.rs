@@ -156,6 +156,11 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+
+    /// Bytes of send and of receive buffer that its connections begin with.
+    pub fn buffers(&self) -> io::Result<[usize; 2]> {
+        Ok([self.socket.send_buffer_size()?, self.socket.recv_buffer_size()?])
+    }
 }
 
 impl TcpStream {

@@ -28,6 +28,12 @@ impl From<UdpSocket> for std::net::UdpSocket {
     }
 }
 
+impl From<std::net::UdpSocket> for UdpSocket {
+    fn from(socket: std::net::UdpSocket) -> Self {
+        UdpSocket { socket }
+    }
+}
+
 impl UdpSocket {
     /// Opens, sets, binds and connects a socket; refuses by name options that this system lacks. Coalescing, stamps,
     /// counts of overflow, TOS, TTL and queued errors are ignored: received messages have none of these.
