@@ -1,6 +1,7 @@
 //! TCP.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, Switch, TransportName};
@@ -57,6 +58,8 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
+    /// The peer, if it was connected when the flow began: a connection that both ends have closed has none.
+    peer: Option<SocketAddr>,
     quick_ack: Option<bool>,
     fallback: fn(&TcpStream) -> Option<TransportName>,
 }
@@ -69,7 +72,8 @@ impl Socket {
         quick_ack: Option<bool>,
         fallback: fn(&TcpStream) -> Option<TransportName>,
     ) -> Arc<dyn StreamSocket> {
-        let socket = Socket { stream, quick_ack, fallback };
+        let peer = stream.peer_addr().ok();
+        let socket = Socket { stream, peer, quick_ack, fallback };
         socket.set_quick_ack();
         Arc::new(socket)
     }
@@ -130,7 +134,8 @@ impl StreamSocket for Socket {
     }
 
     fn addresses(&self) -> [String; 2] {
-        [shown(self.stream.local_addr()), shown(self.stream.peer_addr())]
+        let peer = self.stream.peer_addr().or_else(|e| self.peer.ok_or(e));
+        [shown(self.stream.local_addr()), shown(peer)]
     }
 
     fn buffer_bytes(&self, send: bool) -> Option<u64> {
