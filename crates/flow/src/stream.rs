@@ -186,7 +186,11 @@ impl StreamReceiving {
     pub fn report_requests(&self, buffer_bytes: Option<u64>, lossy: bool) -> Receiver {
         let mut out = self.report("respond", buffer_bytes);
         let is_whole = lossy && self.log.omitted() == 0;
-        let copies = self.numbers.as_ref().map_or(Some(0), |numbers| numbers.copies());
+        let copies = match &self.numbers {
+            Some(numbers) => numbers.copies(),
+            // Requests without numbers can't be distinguished from copies.
+            None => (self.reads == 0).then_some(0),
+        };
         out.duplicate_packets = copies.filter(|_| is_whole);
         let sent = self.sent_packets.filter(|_| is_whole && copies.is_some());
         out.lost_packets = sent.map(|sent| sent.saturating_sub(out.packets));

@@ -104,6 +104,8 @@ pub struct Transacting {
     outstanding: Option<u32>,
     /// Bytes of the number in each datagram; 0 for streams.
     number_bytes: usize,
+    /// Datagrams carry the requests and responses.
+    is_lossy: bool,
     timeout_ns: u64,
     omit_ns: u64,
     counts_from_ns: u64,
@@ -154,6 +156,7 @@ impl Transacting {
             response_bytes: connection.response_bytes(),
             outstanding: (!spec.is_paced()).then(|| connection.outstanding()),
             number_bytes: connection.number_bytes(),
+            is_lossy: connection.number_bytes() > 0,
             timeout_ns,
             omit_ns,
             counts_from_ns: 0,
@@ -181,6 +184,13 @@ impl Transacting {
             transfers: Transferring::of(&spec, timeout_ns).map(Box::new),
             datagrams: None,
         }
+    }
+
+    /// The same without numbers in datagrams, which the server does not send back: a response answers the latest request.
+    #[must_use]
+    pub fn without_numbers(mut self) -> Self {
+        self.number_bytes = 0;
+        self
     }
 
     /// The same where transfers are sent as datagrams: with the key of their tags.
@@ -342,7 +352,7 @@ impl Transacting {
 
     /// Whether a response may be lost: a stream delivers it, however late, or breaks.
     fn may_time_out(&self) -> bool {
-        self.number_bytes > 0 || self.shape.connects()
+        self.is_lossy || self.shape.connects()
     }
 
     /// Fails the requests whose time is up.

@@ -67,6 +67,8 @@ pub(crate) struct SessionFacts {
     pub(crate) feedback_ns: u64,
     /// The far end does not announce the size of its datagrams: any size is received, and none counts as truncated.
     pub(crate) any_size: bool,
+    /// The datagrams of transactions have no numbers: the far end would not send them back.
+    pub(crate) is_unnumbered: bool,
     /// Number of flows, which share the memory for what arrives out of order.
     pub(crate) flows: usize,
     /// What receivers verify.
@@ -143,6 +145,8 @@ struct Returning {
 enum Socket {
     Datagrams(Arc<dyn DatagramSocket>),
     Stream(Arc<dyn StreamSocket>),
+    /// None of the flow's own: the addresses of this end and of the peer.
+    Absent([String; 2]),
 }
 
 /// A connected flow.
@@ -495,6 +499,7 @@ impl Flow {
             let key = TagKey::for_flow(&facts.key, spec.id);
             let state = Transacting::new(&spec, facts.omit_ns, facts.loss_threshold_ns);
             let state = state.with_key(&spec, key);
+            let state = if facts.is_unnumbered { state.without_numbers() } else { state };
             let state = Arc::new(Mutex::new(state));
             (Side::Client { state: state.clone(), dial }, Part::Client { state })
         } else {
@@ -506,6 +511,7 @@ impl Flow {
             Link::Datagrams { socket, proof, .. } => {
                 (Socket::Datagrams(socket.clone()), proof.as_ref().map(|proof| proof.alive.clone()))
             }
+            Link::Absent(addresses) => (Socket::Absent(addresses.clone()), None),
         };
         let connection = &spec.connection;
         let slot = engine.add_transactions(TransactFlow {
@@ -516,7 +522,7 @@ impl Flow {
             seed: facts.seed,
             request: connection.request_bytes() as usize,
             response: connection.response_bytes() as usize,
-            number: connection.number_bytes(),
+            number: if facts.is_unnumbered { 0 } else { connection.number_bytes() },
             transfers: TransferRole::of(connection),
             events,
         });
@@ -634,11 +640,18 @@ impl Flow {
         }
     }
 
+    /// Closes this end's direction of a stream. An error is that of a connection that is over.
+    pub(crate) fn half_close(&self) {
+        if let Socket::Stream(socket) = &self.socket {
+            let _ = socket.half_close();
+        }
+    }
+
     /// Sends one datagram of the session protocol from the flow's socket.
     pub(crate) fn send_message(&self, bytes: &[u8]) -> std::io::Result<usize> {
         match &self.socket {
             Socket::Datagrams(socket) => socket.send_control(bytes),
-            Socket::Stream(_) => Err(std::io::ErrorKind::Unsupported.into()),
+            Socket::Stream(_) | Socket::Absent(_) => Err(std::io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -745,7 +758,7 @@ impl Flow {
             Socket::Stream(socket) => {
                 weir_net::tcp::unacknowledged_bytes(&**socket).unwrap_or(0).into()
             }
-            Socket::Datagrams(_) => 0,
+            Socket::Datagrams(_) | Socket::Absent(_) => 0,
         }
     }
 
@@ -936,12 +949,13 @@ impl Flow {
             Part::Server { state } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                let is_lossy = !self.spec.connection.transport.ordered();
-                match self.spec.connection.direction {
-                    Direction::Forward => {
-                        out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                let connection = &self.spec.connection;
+                let is_lossy = !connection.transport.ordered();
+                match (connection.shape.has_volumes(), connection.direction) {
+                    (true, Direction::Reverse) => {
+                        out.sender = Some(state.report_sent(self.buffer(true)));
                     }
-                    Direction::Reverse => out.sender = Some(state.report_sent(self.buffer(true))),
+                    _ => out.receiver = Some(state.report_requests(self.buffer(false), is_lossy)),
                 }
                 out.intervals = state.interval_counts();
             }
@@ -950,7 +964,7 @@ impl Flow {
                 let dropped = self.overflow(*base_overflow);
                 let counter = match &self.socket {
                     Socket::Datagrams(socket) => socket.counter(),
-                    Socket::Stream(_) => None,
+                    Socket::Stream(_) | Socket::Absent(_) => None,
                 };
                 if let Some(counter) = counter
                     && let Err(error) = read_counts(counter, &mut state, now_ns)
@@ -1035,6 +1049,7 @@ impl Flow {
         match &self.socket {
             Socket::Datagrams(s) => s.addresses(),
             Socket::Stream(s) => s.addresses(),
+            Socket::Absent(addresses) => addresses.clone(),
         }
     }
 
@@ -1044,7 +1059,7 @@ impl Flow {
         self.spec.connection.transport.coverage()?;
         match &self.socket {
             Socket::Datagrams(s) => s.checksum_coverage(send),
-            Socket::Stream(_) => None,
+            Socket::Stream(_) | Socket::Absent(_) => None,
         }
     }
 
@@ -1053,6 +1068,7 @@ impl Flow {
         match &self.socket {
             Socket::Datagrams(s) => s.buffer_bytes(send),
             Socket::Stream(s) => s.buffer_bytes(send),
+            Socket::Absent(_) => None,
         }
     }
 }

@@ -4,6 +4,8 @@
 //! A protocol decides which end connects, when sending starts and when the session ends. An [`End`] moves the data of
 //! its flows, counts it as in any test of Weir, and reports it.
 
+mod exchange;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +33,11 @@ pub use crate::key::random;
 pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
+pub use exchange::Exchange;
 pub use weir_wire::control::SenderTotal;
+
+/// Connections of a flow's listener that are not yet accepted.
+const FLOW_BACKLOG: u32 = 1024;
 
 /// Configuration of the threads that move data.
 #[derive(Debug, Clone)]
@@ -143,18 +149,35 @@ pub async fn connect_stream(
 ) -> Result<TcpStream, TrafficError> {
     let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
     let options = TcpOptions {
-        bind: connect::bind_address(
-            plan,
-            to,
-            u64::from(spec.id.saturating_sub(1)),
-            spec.connection.client_port().unwrap_or(0),
-        ),
+        bind: planned_bind(plan, spec, to),
         device: plan.device.clone(),
         nonblocking: true,
         ..transport.options(spec, sends)
     };
     let stream = connect::established(to, &options, timeout).await?;
     Ok(stream.into_std().map_err(|e| TrafficError::system("using a connection", e))?.into())
+}
+
+/// The address and port from which a flow connects, as far as the plan states them.
+fn planned_bind(plan: &Plan, spec: &FlowSpec, to: SocketAddr) -> Option<SocketAddr> {
+    let turn = u64::from(spec.id.saturating_sub(1));
+    connect::bind_address(plan, to, turn, spec.connection.client_port().unwrap_or(0))
+}
+
+/// Listens for the streams of a flow at one address, with the options of the flow: a receive window is that of the listener.
+/// With port 0 the system chooses.
+///
+/// # Errors
+/// [`TrafficError::Net`], [`TrafficError::Unavailable`].
+pub fn listen_flow(
+    spec: &FlowSpec,
+    sends: bool,
+    at: SocketAddr,
+) -> Result<TcpListener, TrafficError> {
+    let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
+    let options =
+        TcpOptions { v6_only: at.is_ipv6(), nonblocking: true, ..transport.options(spec, sends) };
+    Ok(TcpListener::open(at, &options, FLOW_BACKLOG)?)
 }
 
 /// Sets the options of a flow on an accepted connection.
@@ -261,6 +284,7 @@ impl End {
                 loss_threshold_ns: plan.loss_threshold.map_or(0, |t| t.0),
                 feedback_ns: 0,
                 any_size,
+                is_unnumbered: true,
                 flows: plan.connections.iter().map(|c| c.count as usize).sum(),
                 expected: Arc::default(),
                 prefix: Arc::default(),

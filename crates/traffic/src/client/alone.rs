@@ -198,6 +198,7 @@ pub(super) async fn run(
         loss_threshold_ns: config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0),
         feedback_ns: 0,
         any_size: false,
+        is_unnumbered: false,
         flows: specs.len(),
         expected: Arc::default(),
         prefix: Arc::default(),

@@ -387,7 +387,7 @@ impl Setup<'_> {
                 ports: spec.connection.client_ports(),
                 // Flows begin at different addresses and ports.
                 turn: u64::from(spec.id - 1),
-                preface: self.preface(spec),
+                preface: Some(self.preface(spec)),
             }))
         });
         Flow::transactions(engine, facts, spec.clone(), true, Link::Stream(socket), dial, events)

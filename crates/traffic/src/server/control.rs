@@ -334,6 +334,7 @@ impl Task<'_> {
             loss_threshold_ns: open.loss_threshold_ns,
             feedback_ns: StatedRate::of(&open.plan, &specs).feedback_ns(),
             any_size: false,
+            is_unnumbered: false,
             flows: specs.len(),
             expected: Arc::default(),
             prefix: Arc::default(),

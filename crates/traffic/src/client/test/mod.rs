@@ -533,6 +533,7 @@ fn facts(
         loss_threshold_ns,
         feedback_ns: stated.feedback_ns(),
         any_size: false,
+        is_unnumbered: false,
         flows,
         expected: Arc::default(),
         prefix: Arc::default(),

@@ -29,8 +29,8 @@ pub(crate) struct Dial {
     pub(crate) ports: Option<(u16, u16)>,
     /// Turn of the next connection.
     pub(crate) turn: u64,
-    /// Shows the server to which flow a connection belongs.
-    pub(crate) preface: [u8; DATA_LEN],
+    /// Shows the server to which flow a connection belongs; absent where the port does.
+    pub(crate) preface: Option<[u8; DATA_LEN]>,
 }
 
 /// Number of ports that are tried for a connection: others may be in use.
@@ -90,12 +90,13 @@ pub(super) fn serve(
     is_readable: bool,
     context: &mut Context,
 ) -> Outcome {
-    let (Side::Client { state, .. }, Link::Stream(idle)) = (&slot.flow.side, &slot.flow.link)
-    else {
-        return Outcome::Done;
+    let Side::Client { state, .. } = &slot.flow.side else { return Outcome::Done };
+    let state = state.clone();
+    let idle = match &slot.flow.link {
+        Link::Stream(idle) => Some(idle.clone()),
+        Link::Datagrams { .. } | Link::Absent(_) => None,
     };
-    let (state, idle) = (state.clone(), idle.clone());
-    if is_readable {
+    if let Some(idle) = idle.as_ref().filter(|_| is_readable) {
         match idle.recv(&mut context.shared.buffer) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Outcome::Failed("the server closed the flow".into()),
@@ -108,7 +109,7 @@ pub(super) fn serve(
             NextSend::Now(_) => {}
             NextSend::Done => {
                 finish(slot, &mut lock(&state), now);
-                return match idle.half_close() {
+                return match idle.map_or(Ok(()), |idle| idle.half_close()) {
                     Ok(()) => Outcome::Done,
                     Err(e) => Outcome::Failed(format!("closing the flow: {e}")),
                 };
@@ -118,10 +119,9 @@ pub(super) fn serve(
             return Outcome::Done;
         };
         let number = lock(&state).sent(now);
-        let transfer = slot
-            .flow
-            .transfers
-            .map(|role| Fetching::new(role, lock(&state).volume(number), &dial.preface));
+        let transfer = slot.flow.transfers.zip(dial.preface.as_ref());
+        let transfer = transfer
+            .map(|(role, preface)| Fetching::new(role, lock(&state).volume(number), preface));
         match dial.connect() {
             Ok(stream) => {
                 let socket = dial.transport.socket(&dial.spec, stream);
@@ -194,7 +194,10 @@ pub(super) fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Cont
 pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
     let pool = context.shared.pool(&slot.flow);
     let Some(Connection::Dialled(dialled)) = slot.connections.get_mut(&token) else { return };
-    let Side::Client { state, .. } = &slot.flow.side else { return };
+    let Side::Client { state, dial: Some(Dialling::Streams(dial)) } = &slot.flow.side else {
+        return;
+    };
+    let preface = dial.preface.map_or(0, |preface| preface.len());
     let was_connected = dialled.is_connected;
     let before = context.clock.monotonic_ns();
     let number = dialled.number;
@@ -206,7 +209,7 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
                 lock(state).moved(number, bytes, clock.monotonic_ns());
             })
         }
-        None => match dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool) {
+        None => match dialled.write(&slot.opening, preface + slot.flow.request, &pool) {
             Progress::Answered => dialled.read(slot.flow.response, &mut context.shared.buffer),
             other => other,
         },

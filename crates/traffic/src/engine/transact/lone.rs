@@ -67,7 +67,8 @@ impl Lone {
         }
         if self.waiting.is_none() {
             let limit = Some(Duration::from_nanos(PATIENCE_NS));
-            if self.short < SHORT_WAITS || set_waiting(slot.flow.link.as_socket(), limit).is_err() {
+            let socket = slot.flow.link.as_socket().filter(|_| self.short >= SHORT_WAITS);
+            if socket.is_none_or(|socket| set_waiting(socket, limit).is_err()) {
                 return false;
             }
             self.waiting = Some(token);
@@ -82,9 +83,10 @@ impl Lone {
 
     /// The poller waits again.
     fn leave(&mut self, flows: &HashMap<u64, Slot>) {
-        if let Some(slot) = self.waiting.take().and_then(|token| flows.get(&token)) {
+        let waiting = self.waiting.take().and_then(|token| flows.get(&token));
+        if let Some(socket) = waiting.and_then(|slot| slot.flow.link.as_socket()) {
             // It succeeded the other way round; a socket that is left waiting delays a command by its limit.
-            let _ = set_waiting(slot.flow.link.as_socket(), None);
+            let _ = set_waiting(socket, None);
         }
     }
 }
@@ -105,6 +107,7 @@ fn may_wait(slot: &Slot) -> bool {
     let can_wait = match &flow.link {
         Link::Stream(_) => flow.request > 0,
         Link::Datagrams { socket, .. } => socket.can_wait(),
+        Link::Absent(_) => false,
     };
     can_wait
         && !dials

@@ -64,13 +64,16 @@ pub(crate) enum Link {
         /// Proof that the client still wants responses that are longer than their requests; required by a server.
         proof: Option<Proof>,
     },
+    /// None: each transaction has a connection, and the flow none of its own. The addresses of this end and of the peer.
+    Absent([String; 2]),
 }
 
 impl Link {
-    fn as_socket(&self) -> &dyn AsSocket {
+    fn as_socket(&self) -> Option<&dyn AsSocket> {
         match self {
-            Link::Stream(socket) => &**socket,
-            Link::Datagrams { socket, .. } => &**socket,
+            Link::Stream(socket) => Some(&**socket),
+            Link::Datagrams { socket, .. } => Some(&**socket),
+            Link::Absent(_) => None,
         }
     }
 }
@@ -406,7 +409,11 @@ fn next_due(flows: &HashMap<u64, Slot>, context: &mut Context) -> Option<u64> {
 }
 
 fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, context: &mut Context) {
-    if let Err(e) = context.inbox.poller.add(flow.link.as_socket(), token, Interest::READ) {
+    let added = match flow.link.as_socket() {
+        Some(socket) => context.inbox.poller.add(socket, token, Interest::READ),
+        None => Ok(()),
+    };
+    if let Err(e) = added {
         let text = format!("waiting for messages: {e}");
         let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
         return;
@@ -414,7 +421,8 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
     let opening = match &flow.side {
         Side::Client { dial: Some(Dialling::Streams(dial)), .. } => {
             let pool = context.shared.pool(&flow);
-            [&dial.preface[..], pool.at(0, flow.request.min(WRITE_BYTES))].concat()
+            let preface = dial.preface.as_ref().map_or(&[][..], |preface| &preface[..]);
+            [preface, pool.at(0, flow.request.min(WRITE_BYTES))].concat()
         }
         _ => vec![],
     };
@@ -460,7 +468,7 @@ fn serve_due(flows: &mut HashMap<u64, Slot>, context: &mut Context, spin_ns: u64
 fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) {
     if slot.done {
         // Its hang-up would be reported forever.
-        let _ = context.inbox.poller.remove(slot.flow.link.as_socket());
+        forget(&slot.flow.link, context);
         return;
     }
     let outcome = match (&slot.flow.side, &slot.flow.link) {
@@ -476,6 +484,8 @@ fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) 
         }
         (Side::Server(_), Link::Stream(_)) => server::stream(slot, is_readable, context),
         (Side::Server(_), Link::Datagrams { .. }) => server::datagrams(slot, is_readable, context),
+        // Its connections are served by themselves.
+        (_, Link::Absent(_)) => Outcome::Later(u64::MAX),
     };
     match outcome {
         Outcome::Nothing => {}
@@ -541,7 +551,16 @@ fn wake_at(at: u64, token: u64, slot: &mut Slot, context: &mut Context) {
 fn set_interest(slot: &mut Slot, token: u64, context: &Context, interest: Interest) {
     if slot.interest != interest {
         slot.interest = interest;
-        let _ = context.inbox.poller.modify(slot.flow.link.as_socket(), token, interest);
+        if let Some(socket) = slot.flow.link.as_socket() {
+            let _ = context.inbox.poller.modify(socket, token, interest);
+        }
+    }
+}
+
+/// Stops waiting for a flow's own socket.
+fn forget(link: &Link, context: &Context) {
+    if let Some(socket) = link.as_socket() {
+        let _ = context.inbox.poller.remove(socket);
     }
 }
 
@@ -564,7 +583,7 @@ fn close_silent(slot: &mut Slot, now: u64, context: &mut Context) {
 
 /// Stops waiting for a flow's sockets, and closes the connections of its transactions.
 fn retire(slot: &mut Slot, context: &mut Context) {
-    let _ = context.inbox.poller.remove(slot.flow.link.as_socket());
+    forget(&slot.flow.link, context);
     for (token, connection) in slot.connections.drain() {
         context.shared.owners.remove(&token);
         let _ = context.inbox.poller.remove(connection.socket());

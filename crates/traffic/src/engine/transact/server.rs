@@ -16,7 +16,7 @@ const MAX_OWED: u64 = 1 << 20;
 /// Writes to one stream before the others are served.
 const WRITES: usize = 64;
 
-/// A connection of one transaction whose preface was admitted.
+/// A connection of one transaction whose preface was admitted, or that came to a port of its flow.
 pub(crate) struct Accepted {
     /// Its part of the server's limit of flows, released before the client sees the close.
     pub(crate) _share: Share,
@@ -120,12 +120,20 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         return Outcome::Done;
     };
     let mut state = lock(state);
+    let (events, id) = (&slot.flow.events, slot.flow.id);
     // The number of a request that is to be answered.
     let mut on_datagram = |data: &[u8], now: u64| {
-        if signals.classify(&**socket, data, now) != Signal::Data || data.len() != request {
+        let signal = signals.classify(&**socket, data, now);
+        if signal == Signal::End {
+            let _ = events.send(FlowEvent::SenderEnded(id));
+        }
+        if signal != Signal::Data || data.len() != request {
             return None;
         }
-        state.on_request(&data[..number], request, now);
+        match number {
+            0 => state.on_read(request, None, now),
+            _ => state.on_request(&data[..number], request, now),
+        }
         let is_proved =
             response <= request || proof.as_ref().is_none_or(|proof| !proof.is_missing(now));
         let mut bytes = [0; 8];

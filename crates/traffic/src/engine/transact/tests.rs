@@ -96,7 +96,7 @@ fn requests_that_were_read_together_are_owed_one_by_one() {
 
 /// Whether the receives of a flow wait.
 fn is_waiting(flows: &HashMap<u64, Slot>, token: u64) -> bool {
-    let socket = weir_net::socket::borrow(flows[&token].flow.link.as_socket());
+    let socket = weir_net::socket::borrow(flows[&token].flow.link.as_socket().unwrap());
     !socket2::SockRef::from(&socket).nonblocking().unwrap()
 }
 
