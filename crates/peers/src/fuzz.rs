@@ -2,4 +2,5 @@
 
 pub use crate::iperf2::fuzz_iperf2;
 pub use crate::iperf3::fuzz_iperf3;
+pub use crate::netperf::fuzz_netperf;
 pub use crate::stamp::fuzz_stamp;

@@ -13,6 +13,7 @@ pub mod fuzz;
 mod iperf2;
 mod iperf3;
 mod limit;
+mod netperf;
 mod one_sided;
 mod options;
 mod reflector;
@@ -39,6 +40,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     ttcp::PROTOCOL,
     iperf2::PROTOCOL,
     iperf3::PROTOCOL,
+    netperf::PROTOCOL,
     echo::PROTOCOL,
     stamp::PROTOCOL,
     stamp::TWAMP_LIGHT,

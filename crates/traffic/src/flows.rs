@@ -640,13 +640,6 @@ impl Flow {
         }
     }
 
-    /// Closes this end's direction of a stream. An error is that of a connection that is over.
-    pub(crate) fn half_close(&self) {
-        if let Socket::Stream(socket) = &self.socket {
-            let _ = socket.half_close();
-        }
-    }
-
     /// Sends one datagram of the session protocol from the flow's socket.
     pub(crate) fn send_message(&self, bytes: &[u8]) -> std::io::Result<usize> {
         match &self.socket {

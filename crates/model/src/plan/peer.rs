@@ -56,6 +56,8 @@ peers! {
     Iperf3: "iperf3", 5201, [Tcp, Udp, Mptcp];
     /// That of iperf2.
     Iperf2: "iperf2", 5001, [Tcp, Udp];
+    /// That of netperf.
+    Netperf: "netperf", 12_865, [Tcp, Udp];
     /// The echo protocol (RFC 862), which sends back what it receives.
     Echo: "echo", 7, [Tcp, Udp];
     /// STAMP (RFC 8762), without authentication.

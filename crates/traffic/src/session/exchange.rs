@@ -109,11 +109,6 @@ impl End {
         flow.accept(&self.engine, Accepted { socket, _share: share, patience_ns });
         Ok(())
     }
-
-    /// Closes this end's direction of a flow's stream, before its report is made; the far end may wait for that.
-    pub fn half_close(&self, flow: u32) {
-        self.flow(flow).into_iter().for_each(Flow::half_close);
-    }
 }
 
 #[cfg(test)]

@@ -6379,12 +6379,13 @@ export interface components {
          *     - `weir`: Weir's own.
          *     - `auto`: Weir's own, or that of the tool that answers.
          *     - `iperf3`: That of iperf3.
+         *     - `netperf`: That of netperf.
          *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
          *     - `stamp`: STAMP (RFC 8762), without authentication.
          *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
          * @enum {string}
          */
-        PeerName: "weir" | "auto" | "iperf3" | "echo" | "stamp" | "twamp-light";
+        PeerName: "weir" | "auto" | "iperf3" | "netperf" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50

@@ -1,0 +1,281 @@
+//! The server: many clients at the same time, each with a control connection of its own and one test at a time on it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weir_model::record::Status;
+use weir_net::tcp::{TcpListener, TcpOptions};
+use weir_traffic::session::{self, Load, Share, WorkerConfig, Workers};
+use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
+
+use super::codec::{self, Message, Request, Response, errno, flag, kind};
+use super::control::{Control, ControlError};
+use super::served::{Test, results};
+use super::{cpu, data, settings};
+use crate::{ServeConfig, Server, sessions};
+
+/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
+const GONE_MS: u32 = 20_000;
+/// Pause between two keepalives, s.
+const KEEPALIVE_SECONDS: u32 = 5;
+
+/// State shared by the sessions.
+pub(super) struct Shared {
+    pub(super) workers: Workers,
+    pub(super) limits: Limits,
+    pub(super) stop: Stop,
+    bound: Vec<std::net::IpAddr>,
+    events: mpsc::UnboundedSender<ServerEvent>,
+    load: Arc<Load>,
+    next_session: AtomicU64,
+}
+
+/// The server before it runs.
+struct Netperf {
+    streams: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    bound: Vec<std::net::IpAddr>,
+    workers: WorkerConfig,
+    limits: Limits,
+}
+
+/// Listens for clients.
+pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError> {
+    let (streams, addresses) = session::listen_streams(&config.bind, config.port)?;
+    Ok(Box::new(Netperf {
+        streams,
+        addresses,
+        bound: config.bind.clone(),
+        workers: config.workers.clone(),
+        limits: config.limits.clone(),
+    }))
+}
+
+impl Server for Netperf {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    fn run(
+        self: Box<Self>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), TrafficError> {
+        crate::runtime()?.block_on(serve(*self, stop, observe))
+    }
+}
+
+async fn serve(
+    server: Netperf,
+    stop: &Stop,
+    observe: &mut dyn FnMut(ServerEvent),
+) -> Result<(), TrafficError> {
+    let failed = |source| TrafficError::System { operation: "listening".into(), source };
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        workers: Workers::start(&server.workers)?,
+        limits: server.limits,
+        stop: stop.clone(),
+        bound: server.bound,
+        events,
+        load: Arc::default(),
+        next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
+    });
+    let mut listening = tokio::task::JoinSet::new();
+    for listener in server.streams {
+        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
+        listening.spawn(accept(listener, shared.clone()));
+    }
+    loop {
+        tokio::select! {
+            Some(event) = inbox.recv() => observe(event),
+            _ = stop.asked(1) => break,
+        }
+    }
+    drop(listening);
+    // Sessions observe the stop request themselves.
+    let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
+    sessions::last_events(&mut inbox, has_sessions, observe).await;
+    Ok(())
+}
+
+/// Accepts control connections.
+async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(client(Control::new(stream), peer, shared.clone()));
+            }
+            // Out of descriptors, or a connection that is gone already.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+impl Shared {
+    fn refused(&self, peer: SocketAddr, reason: impl Into<String>) {
+        let event = ServerEvent::Refused { peer: peer.into(), reason: reason.into() };
+        let _ = self.events.send(event);
+    }
+}
+
+/// Serves a client until it closes the control connection.
+async fn client(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
+    let half_open = Share::take(&shared.load, |l| &l.half_open, 1, shared.limits.half_open);
+    if half_open.is_none() {
+        return;
+    }
+    let patience = Duration::from_secs(shared.limits.hello_seconds);
+    let Ok(mut message) = control.owed(patience).await else { return };
+    let share = Share::take(&shared.load, |l| &l.sessions, 1, shared.limits.sessions);
+    let Some(_share) = share else {
+        shared.refused(peer, format!("{} sessions are open", shared.limits.sessions));
+        let _ = control.send(&Message::new(kind::OMNI_RESPONSE, errno::AGAIN)).await;
+        return;
+    };
+    drop(half_open);
+    let keepalive = TcpOptions {
+        keepalive_seconds: Some(KEEPALIVE_SECONDS),
+        user_timeout_ms: Some(GONE_MS),
+        nodelay: true,
+        ..TcpOptions::default()
+    };
+    let Ok(mut control) = control.with_options(&keepalive) else { return };
+    let silence = Duration::from_secs(shared.limits.silence_seconds);
+    loop {
+        if answer(&message, &mut control, peer, &shared).await.is_err() {
+            return;
+        }
+        let next = tokio::select! {
+            next = control.owed(silence) => next,
+            _ = shared.stop.asked(1) => return,
+        };
+        match next {
+            Ok(next) => message = next,
+            Err(_) => return,
+        }
+    }
+}
+
+/// Answers a message.
+async fn answer(
+    message: &Message,
+    control: &mut Control,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Result<(), ControlError> {
+    match message.kind {
+        kind::DEBUG_ON | kind::DEBUG_OFF => control.send(&Message::new(kind::DEBUG_OK, 0)).await,
+        kind::CPU_CALIBRATE => {
+            let processors = cpu::processors();
+            let rate = processors.map_or(0.0, |_| cpu::IDLE_RATE);
+            control.send(&codec::calibration(rate, processors.unwrap_or(0))).await
+        }
+        // It is for servers that have one, and none is expected here.
+        kind::PASSPHRASE => Ok(()),
+        kind::OMNI => match opened(message, control, peer, shared) {
+            Ok(test) => test_with(test, control, peer, shared).await,
+            Err(refused) => {
+                shared.refused(peer, refused.text);
+                control.send(&Message::new(kind::OMNI_RESPONSE, refused.number)).await
+            }
+        },
+        other => {
+            shared.refused(peer, format!("a request of type {other}"));
+            control.send(&Message::new(0, errno::UNKNOWN)).await
+        }
+    }
+}
+
+/// Opens what a request asks for.
+fn opened(
+    message: &Message,
+    control: &Control,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Result<Test, codec::Refused> {
+    let mut request = Request::parse(message)?;
+    // As at netserver: the results state the one in use.
+    request.congestion.take_if(|name| weir_net::tcp::try_congestion_control(name).is_err());
+    let client = peer.ip().to_canonical();
+    let local = control.local().ok_or_else(|| codec::Refused {
+        number: errno::ADDRESS,
+        text: "the connection has no address".into(),
+    })?;
+    if let Some(stated) = request.client_address.filter(|stated| *stated != client)
+        && request.direction == codec::Direction::Send
+        && request.protocol == codec::Protocol::Udp
+    {
+        return codec::refuse(errno::ADDRESS, format!("datagrams to {stated}"));
+    }
+    let plan = settings::plan(&request, shared.limits.session_seconds)?;
+    let flows = Share::take(&shared.load, |l| &l.flows, 1, shared.limits.flows);
+    let Some(flows) = flows else {
+        return codec::refuse(errno::AGAIN, format!("{} flows are open", shared.limits.flows));
+    };
+    let at = data::place(&request, local, &shared.bound)?;
+    Test::open(request, plan, at, peer, flows, &shared.workers)
+}
+
+/// Runs a test and sends its results.
+async fn test_with(
+    test: Test,
+    control: &mut Control,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Result<(), ControlError> {
+    let before = control.bytes;
+    control.send(&response(&test).to_message()).await?;
+    let session = shared.next_session.fetch_add(1, Ordering::Relaxed);
+    let opened = ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 };
+    let _ = shared.events.send(opened);
+    let done = test.run(control, shared).await;
+    let sent = match done.ended.status {
+        Status::Complete => control.send(&results(&done).to_message()).await,
+        // The connection is closed: the client reports that.
+        _ => Err(ControlError::Closed),
+    };
+    let (report, record) = done.into_record(peer, control.bytes - before);
+    let _ = shared.events.send(ServerEvent::SessionClosed {
+        session,
+        peer: peer.into(),
+        reason: record.end_reason.clone(),
+        report: Some(Box::new(report)),
+        record: Some(Box::new(record)),
+    });
+    sent
+}
+
+/// What this end uses for a test.
+fn response(test: &Test) -> Response {
+    let request = &test.request;
+    let connection = &test.spec.connection;
+    let [send_buffer, receive_buffer] = test.socket.buffers();
+    let measures = request.flags & flag::MEASURE_CPU != 0 && cpu::processors().is_some();
+    let size = |bytes: u64| u32::try_from(bytes).ok();
+    let (send_size, receive_size) = match request.direction {
+        codec::Direction::Send => (size(test.spec.max_payload()), request.receive_size),
+        codec::Direction::Receive => (request.send_size, size(test.spec.max_payload())),
+        codec::Direction::Exchange => {
+            (size(connection.response_bytes()), size(connection.request_bytes()))
+        }
+        codec::Direction::Connect => (request.send_size, request.receive_size),
+    };
+    let mut flags = 0;
+    flags |= if measures { flag::MEASURE_CPU } else { 0 };
+    flags |= if connection.no_delay() { flag::NO_DELAY } else { 0 };
+    Response {
+        receive_buffer,
+        send_buffer,
+        receive_size,
+        send_size,
+        flags,
+        cpu_rate: if measures { cpu::IDLE_RATE } else { 0.0 },
+        data_port: test.socket.port(),
+        priority: request.priority,
+        tos: request.tos,
+    }
+}
