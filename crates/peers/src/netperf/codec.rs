@@ -3,21 +3,20 @@
 //!
 //! The format is that of netperf 2.7; it has no specification besides the program.
 
+mod replies;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub(super) use replies::{Cpu, Form, Response, Results, calibration};
 
 /// Length of a message, bytes.
 pub(super) const MESSAGE_BYTES: usize = 656;
 /// Length of its content, bytes.
 const CONTENT_BYTES: usize = MESSAGE_BYTES - 8;
-/// Integers at the start of a request, a response, and results.
+/// Integers at the start of a request.
 const REQUEST_INTS: usize = 38;
-const RESPONSE_INTS: usize = 18;
-const RESULT_INTS: usize = 27;
 /// Length of the name of a congestion control with the NUL at its end, bytes.
 const CONGESTION_BYTES: usize = 16;
-/// Where results have that name: after the integers and the names of an interface and its driver.
-const RESULT_CONGESTION: usize = 4 * RESULT_INTS + 16 + 4 * 32 + 16;
-
 /// Types of messages.
 pub(super) mod kind {
     /// Requests to write more or less into the server's log, and the answer to both.
@@ -31,6 +30,9 @@ pub(super) mod kind {
     /// A request for a test, and the answer to it.
     pub(in super::super) const OMNI: i32 = 97;
     pub(in super::super) const OMNI_RESPONSE: i32 = 98;
+    /// A request for connections without data in the form before that of [`OMNI`], and the answer to it.
+    pub(in super::super) const TCP_CC: i32 = 300;
+    pub(in super::super) const TCP_CC_RESPONSE: i32 = 301;
 }
 
 /// Bits of [`Request::flags`] and [`Response::flags`].
@@ -306,6 +308,30 @@ impl Request {
         })
     }
 
+    /// Reads a request for connections without data in the older form, which the program still sends for `TCP_CC`.
+    ///
+    /// # Errors
+    /// [`Refused`], likewise.
+    pub(super) fn parse_tcp_cc(message: &Message) -> Result<Self, Refused> {
+        let m = message;
+        let mut flags = flag::CONNECT;
+        flags |= if m.int(8) != 0 { flag::NO_DELAY } else { 0 };
+        flags |= if m.int(9) != 0 { flag::MEASURE_CPU } else { 0 };
+        // The same with the integers of the present form in their places.
+        let mut omni = Message::new(kind::OMNI, m.number);
+        for index in [1, 5, 7, 11, 36, 37] {
+            omni.set(index, -1);
+        }
+        for (to, from) in [(0, 1), (6, 0), (14, 11), (20, 14), (21, 15)] {
+            omni.set(to, m.int(from));
+        }
+        let [socket, protocol] = Protocol::Tcp.numbers();
+        omni.set_unsigned(12, flags);
+        omni.set_unsigned(22, socket);
+        omni.set_unsigned(23, protocol);
+        Request::parse(&omni)
+    }
+
     /// Its message.
     #[must_use]
     pub(super) fn to_message(&self) -> Message {
@@ -383,173 +409,6 @@ fn set_address(m: &mut Message, index: usize, address: Option<IpAddr>) {
             }
         }
     }
-}
-
-/// The server's answer to a request: what it uses.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Response {
-    /// Socket buffers before the test, bytes.
-    pub(super) receive_buffer: u32,
-    pub(super) send_buffer: u32,
-    /// Bytes of each receive and send.
-    pub(super) receive_size: Option<u32>,
-    pub(super) send_size: Option<u32>,
-    /// Bits of [`flag`].
-    pub(super) flags: u32,
-    /// Rate of the server's idle counter, 1/s; 0 if its processor time is not measured.
-    pub(super) cpu_rate: f32,
-    /// The port of the data.
-    pub(super) data_port: u16,
-    pub(super) priority: Option<u32>,
-    pub(super) tos: Option<u32>,
-}
-
-impl Response {
-    /// Reads a response. `None`: its port is above 65 535.
-    #[must_use]
-    pub(super) fn parse(m: &Message) -> Option<Self> {
-        Some(Response {
-            receive_buffer: m.size(0).unwrap_or(0),
-            receive_size: m.size(1),
-            send_buffer: m.size(3).unwrap_or(0),
-            send_size: m.size(4),
-            flags: m.unsigned(6),
-            cpu_rate: m.float(7),
-            data_port: u16::try_from(m.unsigned(11)).ok()?,
-            priority: m.size(16),
-            tos: m.size(17),
-        })
-    }
-
-    /// Its message.
-    #[must_use]
-    pub(super) fn to_message(&self) -> Message {
-        let mut m = Message::new(kind::OMNI_RESPONSE, 0);
-        m.set_size(0, Some(self.receive_buffer));
-        m.set_size(1, self.receive_size);
-        m.set(2, 1);
-        m.set_size(3, Some(self.send_buffer));
-        m.set_size(4, self.send_size);
-        m.set(5, 1);
-        m.set_unsigned(6, self.flags);
-        m.set_unsigned(7, self.cpu_rate.to_bits());
-        m.set_unsigned(11, self.data_port.into());
-        m.set_size(16, self.priority);
-        m.set_size(RESPONSE_INTS - 1, self.tos);
-        m
-    }
-}
-
-/// Processor time of the server's host, percent of all its processors.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Cpu {
-    pub(super) busy: f32,
-    pub(super) user: f32,
-    pub(super) system: f32,
-    pub(super) iowait: f32,
-    pub(super) irq: f32,
-    pub(super) softirq: f32,
-    pub(super) processors: u32,
-    /// The busiest processor.
-    pub(super) peak_id: u32,
-    pub(super) peak: f32,
-}
-
-/// How processor time was measured: not at all, or from `/proc/stat`.
-const NOT_MEASURED: i32 = 0;
-const PROC_STAT: i32 = 8;
-
-/// The server's results.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Results {
-    pub(super) received_bytes: u64,
-    pub(super) receive_calls: u32,
-    pub(super) sent_bytes: u64,
-    pub(super) send_calls: u32,
-    /// Socket buffers after the test, bytes.
-    pub(super) receive_buffer: Option<u32>,
-    pub(super) send_buffer: Option<u32>,
-    /// Sends that the system refused.
-    pub(super) failed_sends: u32,
-    pub(super) transactions: u32,
-    pub(super) seconds: f32,
-    /// Absent if it was not measured.
-    pub(super) cpu: Option<Cpu>,
-    /// Retransmitted segments, if the server knows.
-    pub(super) retransmits: Option<u32>,
-    /// Congestion control, if the client asked.
-    pub(super) congestion: Option<String>,
-}
-
-impl Results {
-    /// Reads results. A server that was not asked leaves integers of its earlier messages in their place, which are ignored as
-    /// far as they can be recognised. The type of the message is not that of a response.
-    #[must_use]
-    pub(super) fn parse(m: &Message) -> Self {
-        let cpu = Cpu {
-            busy: m.float(11),
-            user: m.float(12),
-            system: m.float(13),
-            iowait: m.float(14),
-            irq: m.float(15),
-            softirq: m.float(16),
-            processors: m.size(19).unwrap_or(0),
-            peak_id: m.size(20).unwrap_or(0),
-            peak: m.float(21),
-        };
-        Results {
-            received_bytes: m.long(0),
-            receive_calls: m.unsigned(2),
-            receive_buffer: m.size(3),
-            sent_bytes: m.long(4),
-            send_calls: m.unsigned(6),
-            send_buffer: m.size(7),
-            failed_sends: m.unsigned(8),
-            transactions: m.unsigned(9),
-            seconds: m.float(10),
-            cpu: (m.int(18) != NOT_MEASURED).then_some(cpu),
-            retransmits: m.size(26),
-            congestion: m.name(RESULT_CONGESTION),
-        }
-    }
-
-    /// Its message.
-    #[must_use]
-    pub(super) fn to_message(&self) -> Message {
-        let mut m = Message::new(kind::OMNI_RESPONSE, 0);
-        m.set_long(0, self.received_bytes);
-        m.set_unsigned(2, self.receive_calls);
-        m.set_size(3, self.receive_buffer);
-        m.set_long(4, self.sent_bytes);
-        m.set_unsigned(6, self.send_calls);
-        m.set_size(7, self.send_buffer);
-        m.set_unsigned(8, self.failed_sends);
-        m.set_unsigned(9, self.transactions);
-        m.set_unsigned(10, self.seconds.to_bits());
-        let cpu = self.cpu.unwrap_or_default();
-        let shares = [cpu.busy, cpu.user, cpu.system, cpu.iowait, cpu.irq, cpu.softirq];
-        for (index, percent) in (11..).zip(shares) {
-            m.set_unsigned(index, percent.to_bits());
-        }
-        // The client computes the service demand.
-        m.set_unsigned(17, (-1f32).to_bits());
-        m.set(18, if self.cpu.is_some() { PROC_STAT } else { NOT_MEASURED });
-        m.set_size(19, Some(cpu.processors));
-        m.set_size(20, Some(cpu.peak_id));
-        m.set_unsigned(21, cpu.peak.to_bits());
-        m.set_size(26, self.retransmits);
-        m.set_name(RESULT_CONGESTION, self.congestion.as_deref());
-        m
-    }
-}
-
-/// The answer to [`kind::CPU_CALIBRATE`]: rate of the idle counter, 1/s, and number of processors.
-#[must_use]
-pub(super) fn calibration(rate: f32, processors: u32) -> Message {
-    let mut m = Message::new(kind::CPU_CALIBRATE, 0);
-    m.set_unsigned(0, rate.to_bits());
-    m.set_size(1, Some(processors));
-    m
 }
 
 /// A request for a stream of one second to the server.

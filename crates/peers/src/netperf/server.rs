@@ -11,7 +11,7 @@ use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_traffic::session::{self, Load, Share, WorkerConfig, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
-use super::codec::{self, Message, Request, Response, errno, flag, kind};
+use super::codec::{self, Form, Message, Request, Response, errno, flag, kind};
 use super::control::{Control, ControlError};
 use super::served::{Test, results};
 use super::{cpu, data, settings};
@@ -176,13 +176,19 @@ async fn answer(
         }
         // It is for servers that have one, and none is expected here.
         kind::PASSPHRASE => Ok(()),
-        kind::OMNI => match opened(message, control, peer, shared) {
-            Ok(test) => test_with(test, control, peer, shared).await,
-            Err(refused) => {
-                shared.refused(peer, refused.text);
-                control.send(&Message::new(kind::OMNI_RESPONSE, refused.number)).await
+        kind::OMNI | kind::TCP_CC => {
+            let (form, request) = match message.kind {
+                kind::OMNI => (Form::Omni, Request::parse(message)),
+                _ => (Form::TcpCc, Request::parse_tcp_cc(message)),
+            };
+            match request.and_then(|request| opened(request, control, peer, shared)) {
+                Ok(test) => test_with(test, form, control, peer, shared).await,
+                Err(refused) => {
+                    shared.refused(peer, refused.text);
+                    control.send(&form.refusal(refused.number)).await
+                }
             }
-        },
+        }
         other => {
             shared.refused(peer, format!("a request of type {other}"));
             control.send(&Message::new(0, errno::UNKNOWN)).await
@@ -192,12 +198,11 @@ async fn answer(
 
 /// Opens what a request asks for.
 fn opened(
-    message: &Message,
+    mut request: Request,
     control: &Control,
     peer: SocketAddr,
     shared: &Shared,
 ) -> Result<Test, codec::Refused> {
-    let mut request = Request::parse(message)?;
     // As at netserver: the results state the one in use.
     request.congestion.take_if(|name| weir_net::tcp::try_congestion_control(name).is_err());
     let client = peer.ip().to_canonical();
@@ -223,18 +228,19 @@ fn opened(
 /// Runs a test and sends its results.
 async fn test_with(
     test: Test,
+    form: Form,
     control: &mut Control,
     peer: SocketAddr,
     shared: &Shared,
 ) -> Result<(), ControlError> {
     let before = control.bytes;
-    control.send(&response(&test).to_message()).await?;
+    control.send(&form.response(&response(&test))).await?;
     let session = shared.next_session.fetch_add(1, Ordering::Relaxed);
     let opened = ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 };
     let _ = shared.events.send(opened);
     let done = test.run(control, shared).await;
     let sent = match done.ended.status {
-        Status::Complete => control.send(&results(&done).to_message()).await,
+        Status::Complete => control.send(&form.results(&results(&done))).await,
         // The connection is closed: the client reports that.
         _ => Err(ControlError::Closed),
     };

@@ -333,6 +333,11 @@ pub fn fuzz_netperf(data: &[u8]) {
             assert_eq!(plan.flows(weir_model::plan::Family::Ipv4, 1500).len(), 1);
         }
     }
+    if let Ok(request) = Request::parse_tcp_cc(&message)
+        && let Ok(plan) = plan(&request, 3600)
+    {
+        assert_eq!(plan.connections[0].shape, Shape::Cc);
+    }
     if let Some(response) = Response::parse(&message) {
         assert_eq!(Response::parse(&response.to_message()).as_ref(), Some(&response));
     }
