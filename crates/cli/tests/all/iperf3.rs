@@ -143,6 +143,8 @@ fn a_link_of_the_name_iperf3_is_that_command() {
     let mut linked = Command::new(&link);
     linked.args(command.get_args());
     linked.env("XDG_DATA_HOME", directory.path());
+    let version = Command::new(&link).arg("-v").output().unwrap();
+    assert!(version.stdout.starts_with(b"iperf 3.") && version.status.success());
     let output = linked.output().unwrap();
     // Nothing listens: iperf3's exit code, and its place of the error.
     assert_eq!(output.status.code(), Some(1));

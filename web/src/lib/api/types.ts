@@ -4946,13 +4946,15 @@ export interface components {
          *
          *     - `native`: Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
          *     - `none`: No header: packets are only counted, and loss is the difference of the ends' counts.
+         *     - `iperf2`: iperf2's: a 64-bit sequence number, and the send time in microseconds.
+         *     - `iperf2-32bit`: That of iperf2 before 2.0.10, with a 32-bit sequence number.
          *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
          *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
          *     - `rtp`: RTP's (RFC 3550), with Weir's own behind it.
          *     - `stamp`: That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit" | "rtp" | "stamp";
+        HeaderFormat: "native" | "none" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "rtp" | "stamp";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
@@ -6379,13 +6381,14 @@ export interface components {
          *     - `weir`: Weir's own.
          *     - `auto`: Weir's own, or that of the tool that answers.
          *     - `iperf3`: That of iperf3.
+         *     - `iperf2`: That of iperf2.
          *     - `netperf`: That of netperf.
          *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
          *     - `stamp`: STAMP (RFC 8762), without authentication.
          *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
          * @enum {string}
          */
-        PeerName: "weir" | "auto" | "iperf3" | "netperf" | "echo" | "stamp" | "twamp-light";
+        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50

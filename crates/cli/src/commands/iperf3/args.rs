@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, Args};
+use clap::Args;
 use weir_model::units::ByteSize;
 use weir_peers::{Extras, Login, LoginError, Logins, Padding};
 use weir_report::{Iperf3Options, Iperf3Unit};
@@ -15,8 +15,6 @@ use crate::error::CliError;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir iperf3 -c HOST [OPTIONS]\n       weir iperf3 -s [OPTIONS]",
-    display_name = "iperf",
-    version = concat!("3.21 (weir ", env!("CARGO_PKG_VERSION"), ")"),
     disable_version_flag = true,
     after_help = "Called by a link of the name iperf3, weir is this command.\n\
                   Results are stored as those of weir test are (weir runs list).\n\
@@ -28,7 +26,7 @@ pub(crate) struct Iperf3Args {
         short = 'c',
         long,
         value_name = "HOST",
-        required_unless_present = "server",
+        required_unless_present_any = ["server", "version"],
         conflicts_with = "server",
         help_heading = "Client"
     )]
@@ -74,8 +72,8 @@ pub(crate) struct Iperf3Args {
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     timestamps: Option<String>,
     /// Print the version
-    #[arg(short = 'v', long, action = ArgAction::Version)]
-    version: Option<bool>,
+    #[arg(short = 'v', long, exclusive = true)]
+    version: bool,
     /// Pad credentials by PKCS#1 v1.5, as iperf3 before 3.17 does
     #[arg(long)]
     use_pkcs1_padding: bool,
@@ -275,6 +273,10 @@ struct AcceptedArgs {
 const PATTERN: &str = "pattern:30313233343536373839";
 
 impl Iperf3Args {
+    pub(super) fn wants_version(&self) -> bool {
+        self.version
+    }
+
     pub(super) fn is_server(&self) -> bool {
         self.server
     }

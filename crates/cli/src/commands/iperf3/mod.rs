@@ -19,7 +19,10 @@ use super::test::{self, TestArgs};
 use crate::app::note;
 use crate::error::CliError;
 use crate::parsed;
+use crate::stamp::VERSION;
 
+/// The newest version that was tried.
+const SPOKEN: &str = "3.21";
 /// Exit code of iperf3 for every error.
 const FAILED: i32 = 1;
 
@@ -33,6 +36,10 @@ struct Line {
 
 /// Runs the command; prints errors itself, as iperf3 does. Returns 0 or, after any error, 1.
 pub(crate) fn run(args: &Iperf3Args, words: &[OsString]) -> i32 {
+    if args.wants_version() {
+        let text = format!("iperf {SPOKEN} (weir {VERSION})\n");
+        return crate::output::print(&text).map_or(FAILED, |_| 0);
+    }
     let form = args.form();
     let done = match args.is_server() {
         true => server::run(args, words),
