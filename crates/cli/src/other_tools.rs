@@ -4,10 +4,14 @@
 const COMMANDS: &[(&[&str], &str)] = &[
     (
         &["iperf", "iperf2"],
-        "weir serve (iperf -s) or weir test HOST (iperf -c HOST), with the same flags",
+        "weir serve (iperf -s) or weir test HOST (iperf -c HOST), with the same flags; --peer iperf2 where the other end is iperf",
     ),
-    (&["netperf"], "weir test HOST (netperf -H HOST); its -l TIME is -t TIME"),
-    (&["netserver", "ITGRecv", "server"], "weir serve"),
+    (
+        &["netperf"],
+        "weir test HOST (netperf -H HOST); its -l TIME is -t TIME; --peer netperf where HOST runs netserver",
+    ),
+    (&["netserver"], "weir serve, for clients of netperf itself weir serve --peer netperf"),
+    (&["ITGRecv", "server"], "weir serve"),
     (&["client"], "weir test HOST"),
     (&["nuttcp"], "weir serve (nuttcp -S) or weir test HOST; weir ttcp speaks its classic mode"),
     (&["ITGSend"], ITGSEND),
