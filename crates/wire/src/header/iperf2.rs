@@ -3,11 +3,9 @@
 //!
 //! The number is signed. The last datagram of a flow has its number negated; it is read as the number itself.
 
-use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, Tags, TimeField};
+use super::microseconds::{self, FIRST, truncated};
+use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, Tags, TimeField};
 
-/// The number of the first datagram.
-const FIRST: u64 = 1;
-const MICROSECONDS: u32 = 1_000_000;
 /// Bits of a number of 32 bits without its sign.
 const NARROW: u32 = i32::MAX as u32;
 
@@ -31,13 +29,15 @@ impl Codec for Iperf2 {
     fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
         let number = fields.sequence.wrapping_add(FIRST);
         out[..4].copy_from_slice(&(number as u32).to_be_bytes());
-        write_time(fields, out);
+        microseconds::write(fields.send_time_ns, &mut out[4..12]);
         out[12..16].copy_from_slice(&((number >> 32) as u32).to_be_bytes());
     }
 
     fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
-        let number = wide_number(payload).ok_or_else(|| truncated(payload, 16))?;
-        read(payload, number.unsigned_abs().wrapping_sub(FIRST))
+        let head = payload.first_chunk::<16>().ok_or_else(|| truncated(payload, 16))?;
+        let [a, b, c, d, time @ .., e, f, g, h] = *head;
+        let number = i64::from_be_bytes([e, f, g, h, a, b, c, d]);
+        microseconds::read(time, number.unsigned_abs().wrapping_sub(FIRST))
     }
 }
 
@@ -53,15 +53,15 @@ impl Codec for Iperf2Narrow {
     fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
         let number = fields.sequence.wrapping_add(FIRST) as u32 & NARROW;
         out[..4].copy_from_slice(&number.to_be_bytes());
-        write_time(fields, out);
+        microseconds::write(fields.send_time_ns, &mut out[4..12]);
     }
 
     fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
-        if payload.len() < 12 {
-            return Err(truncated(payload, 12));
-        }
-        let number = narrow_number(payload).ok_or_else(|| truncated(payload, 12))?;
-        read(payload, (number.unsigned_abs().wrapping_sub(FIRST as u32) & NARROW).into())
+        let head = payload.first_chunk::<12>().ok_or_else(|| truncated(payload, 12))?;
+        let [a, b, c, d, time @ ..] = *head;
+        let number = i32::from_be_bytes([a, b, c, d]);
+        let sequence = number.unsigned_abs().wrapping_sub(FIRST as u32) & NARROW;
+        microseconds::read(time, sequence.into())
     }
 }
 
@@ -89,34 +89,9 @@ fn carries(bytes: usize, sequence_bits: u32) -> Carries {
     }
 }
 
-fn truncated(payload: &[u8], need: usize) -> DecodeError {
-    DecodeError::Truncated { have: payload.len(), need }
-}
-
-/// Writes the send time behind the first word.
-fn write_time(fields: &HeaderFields, out: &mut [u8]) {
-    let microseconds = fields.send_time_ns / 1000;
-    let seconds = (microseconds / u64::from(MICROSECONDS)) as u32;
-    let rest = (microseconds % u64::from(MICROSECONDS)) as u32;
-    out[4..8].copy_from_slice(&seconds.to_be_bytes());
-    out[8..12].copy_from_slice(&rest.to_be_bytes());
-}
-
-/// A header with this number and the time behind the first word of `payload`.
-fn read(payload: &[u8], sequence: u64) -> Result<Decoded, DecodeError> {
-    let time = payload.get(4..12).and_then(|time| time.first_chunk::<8>());
-    let word = time.map_or(0, |time| u64::from_be_bytes(*time));
-    let (seconds, rest) = (word >> 32, word as u32);
-    if rest >= MICROSECONDS {
-        return Err(DecodeError::Malformed);
-    }
-    let ns = seconds * 1_000_000_000 + u64::from(rest) * 1000;
-    Ok(Decoded { sequence, send_time: Some(SendTime::Full(ns)), ..Decoded::EMPTY })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::TagKey;
+    use super::super::{SendTime, TagKey};
     use super::*;
 
     /// First bytes of the first and of the last datagram of `iperf -c 127.0.0.1 -u -b 200k -t 1` (2.1.8), which has 21.
@@ -162,7 +137,7 @@ mod tests {
     #[test]
     fn an_invalid_time_is_malformed_and_the_lowest_number_is_read() {
         let mut bytes = CAPTURED[0].to_vec();
-        bytes[8..12].copy_from_slice(&MICROSECONDS.to_be_bytes());
+        bytes[8..12].copy_from_slice(&microseconds::SECOND.to_be_bytes());
         assert_eq!(Iperf2.decode(&mut tags(), &bytes), Err(DecodeError::Malformed));
         assert_eq!(Iperf2Narrow.decode(&mut tags(), &bytes), Err(DecodeError::Malformed));
         bytes[..4].copy_from_slice(&[0; 4]);

@@ -3,11 +3,8 @@
 //!
 //! Which clock iperf3 reads depends on its build, so that only differences of times have a meaning.
 
-use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, Tags, TimeField};
-
-/// The number of the first datagram.
-const FIRST: u64 = 1;
-const MICROSECONDS: u32 = 1_000_000;
+use super::microseconds::{self, FIRST, truncated};
+use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, Tags, TimeField};
 
 /// The header with a 32-bit number: 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,15 +24,15 @@ impl Codec for Iperf3 {
     }
 
     fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
-        write_time(fields, out);
+        microseconds::write(fields.send_time_ns, out);
         out[8..12].copy_from_slice(&(number(fields) as u32).to_be_bytes());
     }
 
     fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let head = payload.first_chunk::<12>().ok_or_else(|| truncated(payload, 12))?;
-        let [.., a, b, c, d] = *head;
+        let [time @ .., a, b, c, d] = *head;
         let sequence = u32::from_be_bytes([a, b, c, d]).wrapping_sub(FIRST as u32);
-        read(payload, sequence.into())
+        microseconds::read(time, sequence.into())
     }
 }
 
@@ -49,14 +46,15 @@ impl Codec for Iperf3Wide {
     }
 
     fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
-        write_time(fields, out);
+        microseconds::write(fields.send_time_ns, out);
         out[8..16].copy_from_slice(&number(fields).to_be_bytes());
     }
 
     fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let head = payload.first_chunk::<16>().ok_or_else(|| truncated(payload, 16))?;
-        let [_, _, _, _, _, _, _, _, number @ ..] = *head;
-        read(payload, u64::from_be_bytes(number).wrapping_sub(FIRST))
+        let [a, b, c, d, e, f, g, h, number @ ..] = *head;
+        let sequence = u64::from_be_bytes(number).wrapping_sub(FIRST);
+        microseconds::read([a, b, c, d, e, f, g, h], sequence)
     }
 }
 
@@ -71,36 +69,13 @@ fn carries(bytes: usize, sequence_bits: u32) -> Carries {
     }
 }
 
-fn truncated(payload: &[u8], need: usize) -> DecodeError {
-    DecodeError::Truncated { have: payload.len(), need }
-}
-
 fn number(fields: &HeaderFields) -> u64 {
     fields.sequence.wrapping_add(FIRST)
 }
 
-fn write_time(fields: &HeaderFields, out: &mut [u8]) {
-    let microseconds = fields.send_time_ns / 1000;
-    let seconds = (microseconds / u64::from(MICROSECONDS)) as u32;
-    let rest = (microseconds % u64::from(MICROSECONDS)) as u32;
-    out[..4].copy_from_slice(&seconds.to_be_bytes());
-    out[4..8].copy_from_slice(&rest.to_be_bytes());
-}
-
-/// A header with this number and the time in the first 8 bytes of `payload`.
-fn read(payload: &[u8], sequence: u64) -> Result<Decoded, DecodeError> {
-    let word = payload.first_chunk::<8>().map_or(0, |time| u64::from_be_bytes(*time));
-    let (seconds, rest) = (word >> 32, word as u32);
-    if rest >= MICROSECONDS {
-        return Err(DecodeError::Malformed);
-    }
-    let ns = seconds * 1_000_000_000 + u64::from(rest) * 1000;
-    Ok(Decoded { sequence, send_time: Some(SendTime::Full(ns)), ..Decoded::EMPTY })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::TagKey;
+    use super::super::{SendTime, TagKey};
     use super::*;
 
     /// First bytes of the payloads of datagrams 1 and 3 of `iperf3 -c 127.0.0.1 -u -b 80k -l 40 -t 1` (3.12), and of the
@@ -147,7 +122,7 @@ mod tests {
         let mut bytes = CAPTURED[2].to_vec();
         bytes[4..8].copy_from_slice(&999_999u32.to_be_bytes());
         assert!(Iperf3Wide.decode(&mut tags, &bytes).is_ok());
-        bytes[4..8].copy_from_slice(&MICROSECONDS.to_be_bytes());
+        bytes[4..8].copy_from_slice(&microseconds::SECOND.to_be_bytes());
         assert_eq!(Iperf3Wide.decode(&mut tags, &bytes), Err(DecodeError::Malformed));
         assert_eq!(Iperf3.decode(&mut tags, &bytes), Err(DecodeError::Malformed));
     }

@@ -6,6 +6,7 @@
 
 pub mod iperf2;
 mod iperf3;
+mod microseconds;
 pub mod native;
 mod none;
 mod rtp;
