@@ -42,6 +42,17 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// The same, with the accepted options and the ends that each concerns.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_sides(
+    config: &ClientConfig,
+    accepted: &[(&str, Side)],
+) -> Result<(), TrafficError> {
+    check(config, |field| accepted.iter().find(|(name, _)| *name == field).map(|(_, side)| *side))
+}
+
 /// The first option of a connection that is not accepted: field, given value, accepted values.
 fn refused(
     connection: &Connection,

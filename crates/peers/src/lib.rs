@@ -17,6 +17,7 @@ mod netperf;
 mod one_sided;
 mod options;
 mod reflector;
+mod serving;
 mod sessions;
 mod shown;
 mod stamp;
@@ -269,6 +270,20 @@ pub trait Server: Send {
 /// The IP version of an address; that of an IPv4 one behind a mapped address.
 fn family(peer: SocketAddr) -> Family {
     if peer.ip().to_canonical().is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
+}
+
+/// Runs a test of a protocol whose running tests have no commands, for the reason `why`.
+fn run_test(
+    config: &ClientConfig,
+    why: &'static str,
+    test: impl Future<Output = Result<Record, Failure>>,
+) -> Result<Record, Failure> {
+    runtime()?.block_on(async {
+        tokio::select! {
+            record = test => record,
+            never = config.commands.refuse(why) => match never {},
+        }
+    })
 }
 
 /// A single-threaded runtime for one protocol; the workers have their own threads.

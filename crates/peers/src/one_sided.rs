@@ -54,14 +54,8 @@ pub(crate) fn run(
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    crate::runtime()?.block_on(async {
-        let refusing =
-            config.commands.refuse("a test without a control connection has no commands");
-        tokio::select! {
-            record = test(config, plan, signals, stop, observe) => record,
-            never = refusing => match never {},
-        }
-    })
+    let test = test(config, plan, signals, stop, observe);
+    crate::run_test(config, "a test without a control connection has no commands", test)
 }
 
 async fn test(

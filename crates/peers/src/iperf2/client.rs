@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_traffic::session::{self, End, FlowEvent, SenderTotal, Workers};
@@ -20,6 +20,7 @@ use super::datagrams::{Ending, LastNumber};
 use super::senders::{AGAIN, PATIENCE, Sender, far, number, reported};
 use super::settings;
 use crate::ending::{Over, nominal, stopped};
+use crate::serving::sends;
 use crate::sessions::counted;
 use crate::shown::Shown;
 
@@ -51,13 +52,8 @@ pub(super) fn run(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let plan = settings::prepared(config)?;
-    crate::runtime()?.block_on(async {
-        let refusing = config.commands.refuse("a test with iperf2 has no commands");
-        tokio::select! {
-            record = test(config, plan, stop, observe) => record,
-            never = refusing => match never {},
-        }
-    })
+    let test = test(config, plan, stop, observe);
+    crate::run_test(config, "a test with iperf2 has no commands", test)
 }
 
 /// The sockets of a test.
@@ -162,10 +158,6 @@ async fn test(
     // iperf2 has no loss threshold: what has not arrived at the end is lost. Its messages are a part of the data.
     let record = Record { loss_threshold_seconds: None, control_bytes: None, ..record };
     over.end(record, shown, observe)
-}
-
-fn sends(spec: &FlowSpec) -> bool {
-    spec.connection.direction == Direction::Forward
 }
 
 /// Opens the sockets, to the first address of the server that accepts them.

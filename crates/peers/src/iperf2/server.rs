@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::Status;
 use weir_model::report::EndReport;
-use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
+use weir_net::tcp::{TcpListener, TcpStream};
 use weir_net::udp::UdpSocket;
 use weir_traffic::session::{self, End, FlowEvent, Load, Share, WorkerConfig, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
@@ -21,6 +21,7 @@ use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 use super::codec::{self, AckTimes, Beginning, Header};
 use super::datagrams::Front;
 use super::settings;
+use crate::serving::{self, sends};
 use crate::sessions::{self, Ended, TICK};
 use crate::{ServeConfig, Server};
 
@@ -32,10 +33,6 @@ const REASON: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(5);
 /// Time beyond its stated duration that a session may take.
 const GRACE: Duration = Duration::from_secs(60);
-/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
-const GONE_MS: u32 = 20_000;
-/// Pause between two keepalives, s.
-const KEEPALIVE_SECONDS: u32 = 5;
 
 /// State shared by the sessions.
 pub(super) struct Shared {
@@ -139,8 +136,7 @@ async fn serve(
     stop: &Stop,
     observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), TrafficError> {
-    let failed = |source| TrafficError::System { operation: "listening".into(), source };
-    let (events, mut inbox) = mpsc::unbounded_channel();
+    let (events, inbox) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         workers: Workers::start(&server.workers)?,
         limits: server.limits,
@@ -150,35 +146,14 @@ async fn serve(
         datagrams: Arc::default(),
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
     });
-    let mut listening = tokio::task::JoinSet::new();
-    for listener in server.streams {
-        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
-        listening.spawn(accept(listener, shared.clone()));
-    }
+    let accepting = shared.clone();
+    let listening = serving::accept(server.streams, move |stream, peer| {
+        tokio::spawn(greeting(stream, peer, vec![], accepting.clone()));
+    })?;
     let front = Front::start(server.datagrams, shared.clone())?;
-    loop {
-        tokio::select! {
-            Some(event) = inbox.recv() => observe(event),
-            _ = stop.asked(1) => break,
-        }
-    }
-    drop((listening, front));
-    // Sessions observe the stop request themselves.
-    sessions::last_events(&mut inbox, || shared.has_sessions(), observe).await;
+    serving::until_stopped(inbox, (listening, front), stop, || shared.has_sessions(), observe)
+        .await;
     Ok(())
-}
-
-/// Accepts connections.
-async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                tokio::spawn(greeting(stream, peer, vec![], shared.clone()));
-            }
-            // Out of descriptors, or a connection that is gone already.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
 }
 
 /// Reads what a stream begins with and serves it. `begun`: what was read of it before. A client that sends nothing occupies
@@ -272,10 +247,6 @@ fn times(header: &Header) -> AckTimes {
     AckTimes { sent: header.start, arrived: now, answered: now }
 }
 
-fn sends(spec: &FlowSpec) -> bool {
-    spec.connection.direction == Direction::Forward
-}
-
 /// A session of a stream.
 struct Session {
     plan: Plan,
@@ -305,12 +276,7 @@ impl Session {
 
     /// Makes the flows of a stream, which have one connection.
     fn open(&self, stream: TcpStream, shared: &Shared) -> Result<End, TrafficError> {
-        let watched = TcpOptions {
-            keepalive_seconds: Some(KEEPALIVE_SECONDS),
-            user_timeout_ms: Some(GONE_MS),
-            ..TcpOptions::default()
-        };
-        let _ = stream.set_options(&watched);
+        let _ = stream.set_options(&serving::watched());
         let mut end = End::new(&shared.workers, &self.plan, true).with_host(self.peer.ip(), None);
         for spec in &self.specs {
             session::accepted_stream(spec, sends(spec), &stream)?;

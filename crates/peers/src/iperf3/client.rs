@@ -84,13 +84,8 @@ pub fn run_with(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let plan = settings::prepared(config)?;
-    crate::runtime()?.block_on(async {
-        let refusing = config.commands.refuse("a test with iperf3 has no commands");
-        tokio::select! {
-            record = test((config, extras), plan, stop, observe) => record,
-            never = refusing => match never {},
-        }
-    })
+    let test = test((config, extras), plan, stop, observe);
+    crate::run_test(config, "a test with iperf3 has no commands", test)
 }
 
 /// Time for each step of a probe.

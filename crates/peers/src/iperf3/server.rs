@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Record, Status};
 use weir_model::report::EndReport;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
@@ -28,6 +28,7 @@ use super::auth::{self, Logins};
 use super::codec::{self, Cookie, Parameters, Results, State, number};
 use super::control::{Control, ControlError, PATIENCE};
 use super::{results, settings};
+use crate::serving::{self, sends};
 use crate::sessions::{self, TICK};
 use crate::{Describe, ServeConfig, Server};
 
@@ -39,10 +40,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(60);
 /// Time for the client to end the session after the results.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
-const GONE_MS: u32 = 20_000;
-/// Pause between two keepalives, s.
-const KEEPALIVE_SECONDS: u32 = 5;
 /// Datagrams of other sources that are read from a new socket.
 const MAX_STRAYS: usize = 64;
 
@@ -175,8 +172,7 @@ async fn serve(
     stop: &Stop,
     observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), TrafficError> {
-    let failed = |source| TrafficError::System { operation: "listening".into(), source };
-    let (events, mut inbox) = mpsc::unbounded_channel();
+    let (events, inbox) = mpsc::unbounded_channel();
     let mut guests = server.guests;
     // Without a client there are no workers.
     let mut first = None;
@@ -207,42 +203,21 @@ async fn serve(
         greeted: Mutex::default(),
         turns: Mutex::default(),
     });
-    let mut listening = tokio::task::JoinSet::new();
-    for listener in server.streams {
-        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
-        listening.spawn(accept(listener, shared.clone()));
-    }
+    let accepting = shared.clone();
+    let mut listening = serving::accept(server.streams, move |stream, peer| {
+        tokio::spawn(greeting(Control::new(stream), peer, accepting.clone()));
+    })?;
     for socket in server.datagrams {
-        let socket = tokio::net::UdpSocket::from_std(socket.into()).map_err(failed)?;
+        let socket =
+            tokio::net::UdpSocket::from_std(socket.into()).map_err(serving::not_listening)?;
         listening.spawn(hear(socket, shared.clone()));
     }
     if let Some(guests) = guests {
         listening.spawn(receive(first, guests, shared.clone()));
     }
-    loop {
-        tokio::select! {
-            Some(event) = inbox.recv() => observe(event),
-            _ = stop.asked(1) => break,
-        }
-    }
-    drop(listening);
-    // Sessions observe the stop request themselves.
     let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
-    sessions::last_events(&mut inbox, has_sessions, observe).await;
+    serving::until_stopped(inbox, listening, stop, has_sessions, observe).await;
     Ok(())
-}
-
-/// Accepts connections.
-async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                tokio::spawn(greeting(Control::new(stream), peer, shared.clone()));
-            }
-            // Out of descriptors, or a connection that is gone already.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
 }
 
 /// Whether a connection begins as one of a client does.
@@ -307,12 +282,7 @@ async fn greeting(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
         return;
     };
     drop(half_open);
-    let keepalive = TcpOptions {
-        keepalive_seconds: Some(KEEPALIVE_SECONDS),
-        user_timeout_ms: Some(GONE_MS),
-        nodelay: true,
-        ..TcpOptions::default()
-    };
+    let keepalive = TcpOptions { nodelay: true, ..serving::watched() };
     let Ok(mut control) = control.with_options(&keepalive) else { return };
     let session = shared.next_session.fetch_add(1, Ordering::Relaxed);
     let agreed = tokio::select! {
@@ -408,10 +378,6 @@ async fn user(logins: &Arc<Logins>, token: Option<String>) -> Option<String> {
     let (logins, token) = (logins.clone(), token?);
     let checking = move || logins.user(&token, auth::now_seconds());
     tokio::task::spawn_blocking(checking).await.ok().flatten()
-}
-
-fn sends(spec: &FlowSpec) -> bool {
-    spec.connection.direction == Direction::Forward
 }
 
 /// The next stream of a session, unless the client is gone. `opened`: how many there are, and are to be.

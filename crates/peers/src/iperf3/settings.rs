@@ -67,9 +67,7 @@ fn refused<T>(
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    let side =
-        |field: &str| ACCEPTED.iter().find(|(name, _)| *name == field).map(|(_, side)| *side);
-    carried::check(config, side)?;
+    carried::check_sides(config, ACCEPTED)?;
     let plan = &config.plan;
     if config.start_at_ns.is_some() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");

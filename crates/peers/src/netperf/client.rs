@@ -73,13 +73,8 @@ pub(super) fn run(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let plan = settings::prepared(config)?;
-    crate::runtime()?.block_on(async {
-        let refusing = config.commands.refuse("a test with netperf has no commands");
-        tokio::select! {
-            record = test(config, plan, stop, observe) => record,
-            never = refusing => match never {},
-        }
-    })
+    let test = test(config, plan, stop, observe);
+    crate::run_test(config, "a test with netperf has no commands", test)
 }
 
 async fn test(

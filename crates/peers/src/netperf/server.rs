@@ -15,12 +15,7 @@ use super::codec::{self, Form, Message, Request, Response, errno, flag, kind};
 use super::control::{Control, ControlError};
 use super::served::{Test, results};
 use super::{cpu, data, settings};
-use crate::{ServeConfig, Server, sessions};
-
-/// A client whose host is gone is noticed by unanswered keepalives after this time, ms.
-const GONE_MS: u32 = 20_000;
-/// Pause between two keepalives, s.
-const KEEPALIVE_SECONDS: u32 = 5;
+use crate::{ServeConfig, Server, serving};
 
 /// State shared by the sessions.
 pub(super) struct Shared {
@@ -73,8 +68,7 @@ async fn serve(
     stop: &Stop,
     observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), TrafficError> {
-    let failed = |source| TrafficError::System { operation: "listening".into(), source };
-    let (events, mut inbox) = mpsc::unbounded_channel();
+    let (events, inbox) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         workers: Workers::start(&server.workers)?,
         limits: server.limits,
@@ -84,35 +78,13 @@ async fn serve(
         load: Arc::default(),
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
     });
-    let mut listening = tokio::task::JoinSet::new();
-    for listener in server.streams {
-        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
-        listening.spawn(accept(listener, shared.clone()));
-    }
-    loop {
-        tokio::select! {
-            Some(event) = inbox.recv() => observe(event),
-            _ = stop.asked(1) => break,
-        }
-    }
-    drop(listening);
-    // Sessions observe the stop request themselves.
+    let accepting = shared.clone();
+    let listening = serving::accept(server.streams, move |stream, peer| {
+        tokio::spawn(client(Control::new(stream), peer, accepting.clone()));
+    })?;
     let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
-    sessions::last_events(&mut inbox, has_sessions, observe).await;
+    serving::until_stopped(inbox, listening, stop, has_sessions, observe).await;
     Ok(())
-}
-
-/// Accepts control connections.
-async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                tokio::spawn(client(Control::new(stream), peer, shared.clone()));
-            }
-            // Out of descriptors, or a connection that is gone already.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
 }
 
 impl Shared {
@@ -137,12 +109,7 @@ async fn client(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
         return;
     };
     drop(half_open);
-    let keepalive = TcpOptions {
-        keepalive_seconds: Some(KEEPALIVE_SECONDS),
-        user_timeout_ms: Some(GONE_MS),
-        nodelay: true,
-        ..TcpOptions::default()
-    };
+    let keepalive = TcpOptions { nodelay: true, ..serving::watched() };
     let Ok(mut control) = control.with_options(&keepalive) else { return };
     let silence = Duration::from_secs(shared.limits.silence_seconds);
     loop {

@@ -6,9 +6,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_model::plan::Plan;
+use weir_model::record::{Flow, Record};
+use weir_model::units::Span;
 use weir_peers::{Protocol, ServeConfig};
 use weir_traffic::session::WorkerConfig;
-use weir_traffic::{Limits, ServerEvent, Stop, StopReason, TrafficError};
+use weir_traffic::{
+    ClientConfig, Event, Failure, Limits, ServerEvent, Stop, StopReason, TrafficError,
+};
 
 /// Time limit of a broken run; a good run takes a fraction of it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -61,4 +66,42 @@ impl Drop for Program {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a plan of these connections with the protocol `peer`, intervals of 50 ms, and what is done on each event.
+pub(crate) fn run(
+    peer: &str,
+    to: SocketAddr,
+    connections: &str,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    let text = format!("schema = \"weir.plan/1\"\npeer = \"{peer}\"\n{connections}");
+    let plan = Plan::parse(&text).unwrap();
+    let plan = Plan { port: Some(to.port()), interval: Span(50_000_000), ..plan };
+    let config = ClientConfig::new(plan, to.ip().to_string());
+    weir_peers::check(&config).unwrap();
+    weir_peers::run(config, stop, observe)
+}
+
+/// The record of the next session that ends.
+pub(crate) fn served(server: &Serving) -> Record {
+    loop {
+        let event = server.events.recv_timeout(LIMIT).unwrap();
+        if let ServerEvent::SessionClosed { record, .. } = event {
+            return *record.unwrap();
+        }
+    }
+}
+
+/// Bytes and packets of a flow's sender.
+pub(crate) fn sent(flow: &Flow) -> (u64, u64) {
+    let sender = flow.sender.as_ref().unwrap();
+    (sender.bytes, sender.packets)
+}
+
+/// Bytes and packets of a flow's receiver.
+pub(crate) fn received(flow: &Flow) -> (u64, u64) {
+    let receiver = flow.receiver.as_ref().unwrap();
+    (receiver.bytes, receiver.packets)
 }

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use weir_model::plan::{Direction, PeerName, Plan};
+use weir_model::plan::Direction;
 use weir_model::record::{Flow, Record, Status};
-use weir_traffic::{ClientConfig, Event, Failure, Limits, ServerEvent, Stop, StopReason};
+use weir_traffic::{Event, Failure, Limits, ServerEvent, Stop, StopReason};
 
-use crate::common::{LIMIT, Program, Serving};
+use crate::common::{LIMIT, Program, Serving, received, run, sent, served};
 
 fn serve(limits: Limits) -> Serving {
     Serving::start("iperf2", "127.0.0.1", limits)
@@ -27,24 +27,7 @@ fn observed(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let text = format!("schema = \"weir.plan/1\"\npeer = \"iperf2\"\n{connections}");
-    let interval = weir_model::units::Span(50_000_000);
-    let plan = Plan { port: Some(to.port()), interval, ..Plan::parse(&text).unwrap() };
-    assert_eq!(plan.peer, PeerName::Iperf2);
-    let config = ClientConfig::new(plan, to.ip().to_string());
-    weir_peers::check(&config).unwrap();
-    weir_peers::run(config, stop, observe)
-}
-
-/// The record of the next session that ends.
-fn served(server: &Serving) -> Record {
-    loop {
-        if let ServerEvent::SessionClosed { record, .. } =
-            server.events.recv_timeout(LIMIT).unwrap()
-        {
-            return *record.unwrap();
-        }
-    }
+    run("iperf2", to, connections, stop, observe)
 }
 
 /// The reason of the next refusal.
@@ -54,16 +37,6 @@ fn refused(server: &Serving) -> String {
             return reason;
         }
     }
-}
-
-fn sent(flow: &Flow) -> (u64, u64) {
-    let sender = flow.sender.as_ref().unwrap();
-    (sender.bytes, sender.packets)
-}
-
-fn received(flow: &Flow) -> (u64, u64) {
-    let receiver = flow.receiver.as_ref().unwrap();
-    (receiver.bytes, receiver.packets)
 }
 
 /// The flow of a record in a direction.

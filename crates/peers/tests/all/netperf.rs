@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weir_model::plan::{Direction, Plan};
-use weir_model::record::{Flow, Record, Status};
-use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop};
+use weir_model::plan::Direction;
+use weir_model::record::{Record, Status};
+use weir_traffic::{Failure, Limits, Stop};
 
-use crate::common::{LIMIT, Program, Serving};
+use crate::common::{LIMIT, Program, Serving, received, run, sent, served};
 
 fn serve(limits: Limits) -> Serving {
     Serving::start("netperf", "127.0.0.1", limits)
@@ -18,32 +18,8 @@ fn serve(limits: Limits) -> Serving {
 
 /// Runs a plan of this connection.
 fn test(to: SocketAddr, connection: &str) -> Result<Record, Failure> {
-    let text =
-        format!("schema = \"weir.plan/1\"\npeer = \"netperf\"\n[[connection]]\n{connection}");
-    let plan = Plan { port: Some(to.port()), ..Plan::parse(&text).unwrap() };
-    let config = ClientConfig::new(plan, to.ip().to_string());
-    weir_peers::check(&config).unwrap();
-    weir_peers::run(config, Stop::new(), &mut |_| {})
-}
-
-/// The record of the next session that ends.
-fn served(server: &Serving) -> Record {
-    loop {
-        let event = server.events.recv_timeout(LIMIT).unwrap();
-        if let ServerEvent::SessionClosed { record, .. } = event {
-            return *record.unwrap();
-        }
-    }
-}
-
-fn sent(flow: &Flow) -> (u64, u64) {
-    let sender = flow.sender.as_ref().unwrap();
-    (sender.bytes, sender.packets)
-}
-
-fn received(flow: &Flow) -> (u64, u64) {
-    let receiver = flow.receiver.as_ref().unwrap();
-    (receiver.bytes, receiver.packets)
+    let connection = format!("[[connection]]\n{connection}");
+    run("netperf", to, &connection, Stop::new(), &mut |_| {})
 }
 
 #[test]
