@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if direction.received_packets >= PACKETS && direction.held_packets == 0 {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let rate = PACKETS as f64 / start.elapsed().as_secs_f64();
         let lost = emulator.finish("done").report.directions[0].unplanned_dropped_packets;
