@@ -690,6 +690,11 @@ fn every_tool_reports_the_figures_of_its_receiver() {
             tools.push(tool);
         }
     }
+    let programs = tools.len() - 1;
+    // Weir at one end only.
+    if tools.contains(&"iperf3") {
+        tools.extend(["weir-to-iperf3", "iperf3-to-weir"]);
+    }
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         r#"
@@ -742,7 +747,9 @@ fn every_tool_reports_the_figures_of_its_receiver() {
     // How each was measured: command lines, versions, seeds, hosts.
     let step = &result["steps"][0];
     for run in step["runs"].as_array().unwrap() {
-        let is_own = run["tool"].is_null();
+        let is_own = run["tool"].as_str().is_none_or(|tool| tool == "weir-to-iperf3");
+        // What another tool's client printed.
+        assert_eq!(run["output"].is_string(), !is_own, "{run}");
         for (end, least) in [("command", 3), ("server_command", 2)] {
             let words = run[end].as_array();
             assert!(words.is_some_and(|words| words.len() >= least), "{run}");
@@ -752,7 +759,7 @@ fn every_tool_reports_the_figures_of_its_receiver() {
     let versions = step["tools"]
         .as_array()
         .map_or(0, |all| all.iter().filter(|tool| tool["version"].is_string()).count());
-    assert_eq!(versions, tools.len() - 1, "{step}");
+    assert_eq!(versions, programs, "{step}");
     let hosts = result["hosts"].as_array().unwrap();
     let roles: Vec<&str> = hosts.iter().map(|used| used["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["a", "b"]);
@@ -763,7 +770,8 @@ fn every_tool_reports_the_figures_of_its_receiver() {
         assert!(text.contains("per-packet"), "{text}");
     }
     // The losses of Weir's runs are attributed as in any other test.
-    let own = result["steps"][0]["runs"].as_array().unwrap().iter().find_map(|r| r["id"].as_str());
+    let own = result["steps"][0]["runs"].as_array().unwrap().iter();
+    let own = own.filter(|run| run["tool"].is_null()).find_map(|r| r["id"].as_str());
     let (_, record, _) = run(dir.path(), &["runs", "show", own.unwrap(), "--json"]);
     let record: Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["plan"]["connection"][0]["gso"], "off");

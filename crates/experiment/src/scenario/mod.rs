@@ -13,6 +13,7 @@ pub mod estimate;
 mod grid;
 mod judge;
 pub mod junit;
+pub mod pair;
 mod plans;
 mod published;
 mod repetition;

@@ -282,6 +282,7 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
         out += &body(&table(&rows, 2, 1));
     }
     out += &body(&output(step, verbose));
+    out += &body(&tools_output(step, verbose));
     for judged in &step.expectations {
         let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
         let at = if at.is_empty() { String::new() } else { format!(" [{}]", at.join(" ")) };
@@ -325,6 +326,20 @@ fn output(step: &StepOutcome, verbose: bool) -> String {
         }
         for text in &lines[left_out..] {
             let _ = writeln!(out, "  | {}", line(text));
+        }
+    }
+    out
+}
+
+/// What other tools printed, indented: of runs that failed, or of all.
+fn tools_output(step: &StepOutcome, verbose: bool) -> String {
+    let mut out = String::new();
+    for run in step.runs.iter().filter(|run| verbose || run.error.is_some()) {
+        for (end, text) in run.printed() {
+            let _ = writeln!(out, "  {}:", line(&run.title_of(end)));
+            for text in text.lines() {
+                let _ = writeln!(out, "  | {}", line(text));
+            }
         }
     }
     out
@@ -441,6 +456,26 @@ mod tests {
             .collect();
         assert_eq!(heads, ["throughput", "sent_throughput"]);
         assert!(super::step(&step("compare"), 0, false).starts_with("s: done\n"));
+    }
+
+    #[test]
+    fn what_tools_printed_is_shown_if_they_failed_or_if_asked() {
+        let run = |error: Option<&str>| {
+            serde_json::json!({ "repetition": 1, "metrics": {}, "at": { "tool": "iperf3" }, "error": error,
+                "output": "a\nb\u{7}", "server_output": "c" })
+        };
+        let lines = |error: Option<&str>, verbose: bool| -> Vec<String> {
+            let step: StepOutcome = serde_json::from_value(serde_json::json!({
+                "name": "s", "action": "compare", "outcome": "done", "seconds": 1.0, "runs": [run(error)],
+            }))
+            .unwrap();
+            tools_output(&step, verbose).lines().map(|line| line.trim().to_owned()).collect()
+        };
+        assert!(lines(None, false).is_empty());
+        let all = lines(None, true);
+        let shown = ["| a", "| b\u{fffd}", "| c"];
+        assert!(shown.iter().all(|wanted| all.iter().any(|line| line == wanted)), "{all:?}");
+        assert_eq!(lines(Some("exit code 1"), false), all);
     }
 
     #[test]

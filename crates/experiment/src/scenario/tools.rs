@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use weir_model::plan::PeerName;
 use weir_model::units::{RateLimit, SendRate};
 
 /// The parameters of a comparison.
@@ -81,6 +82,8 @@ pub struct Tool {
     /// Arguments of the program that decodes the server's log, for a tool that reports its figures in no other way:
     /// its output replaces that of the server.
     pub decode: Option<fn(&str) -> Vec<String>>,
+    /// Its protocol, if Weir speaks it: then each may be the other's client or server.
+    pub peer: Option<PeerName>,
     /// Parses the output of client and server.
     pub parse: fn(&Load, &str, &str) -> Result<Figures, String>,
 }
@@ -139,6 +142,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: None,
+        peer: Some(PeerName::Iperf3),
         parse: iperf3,
     },
     Tool {
@@ -174,6 +178,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: None,
+        peer: Some(PeerName::Iperf2),
         parse: iperf,
     },
     Tool {
@@ -216,6 +221,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: None,
+        peer: None,
         parse: nuttcp,
     },
     Tool {
@@ -251,6 +257,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: None,
+        peer: Some(PeerName::Netperf),
         parse: netperf,
     },
     Tool {
@@ -289,6 +296,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: Some(|log| words(&["ITGDec", log])),
+        peer: None,
         parse: ditg,
     },
 ];
@@ -302,13 +310,17 @@ pub(crate) fn version_of(printed: &str) -> Option<String> {
 }
 
 /// Flags of `weir test` for a load: one datagram per system call at both ends, as the other tools do, unless `coalesced`.
-pub(crate) fn own_flags(load: &Load, coalesced: bool) -> Vec<String> {
+/// `peer`: the other tool whose server answers, which receives as it does.
+pub(crate) fn own_flags(load: &Load, coalesced: bool, peer: Option<PeerName>) -> Vec<String> {
     let mut out = vec![];
+    peer.iter().for_each(|peer| push(&mut out, "--peer", peer.label()));
     if load.is_udp {
         out.push("-u".into());
         if !coalesced {
             push(&mut out, "--gso", "off");
-            push(&mut out, "--gro", "off");
+            if peer.is_none() {
+                push(&mut out, "--gro", "off");
+            }
         }
     }
     let rate = load.rate.map(|limit| SendRate { limit, burst: 1 });
@@ -710,7 +722,7 @@ mod tests {
         assert_eq!(client("netperf", &small).as_deref(), Ok(netperf));
         assert!(client("d-itg", &small).is_err());
         assert!(client("nuttcp", &Load { window: Some(8000), ..own.clone() }).is_err());
-        assert_eq!(own_flags(&small, false).join(" "), "-t 2 -P 1 -M 128 -w 8192");
+        assert_eq!(own_flags(&small, false, None).join(" "), "-t 2 -P 1 -M 128 -w 8192");
 
         let paced = Load { rate: Some(RateLimit::Packets(1000.0)), ..load(false) };
         let ditg = "ITGSend -l /dev/null -a h -T TCP -t 2000 -c 160 -C 1000";
@@ -719,7 +731,7 @@ mod tests {
         assert!(client("iperf3", &Load { size: None, ..paced.clone() }).is_err());
         assert!(client("nuttcp", &paced).unwrap().contains("-R1000p"));
         assert!(client("netperf", &paced).is_err());
-        assert_eq!(own_flags(&paced, false).join(" "), "-b 1000pps -t 2 -P 1 -l 160");
+        assert_eq!(own_flags(&paced, false, None).join(" "), "-b 1000pps -t 2 -P 1 -l 160");
 
         let pinned = Load { congestion: Some("reno".into()), ..own };
         assert!(client("iperf", &pinned).unwrap().ends_with("-Z reno"));
@@ -729,10 +741,13 @@ mod tests {
 
     #[test]
     fn weir_sends_datagrams_by_themselves_as_the_other_tools_do() {
-        let flags = |is_udp, coalesced| own_flags(&load(is_udp), coalesced).join(" ");
+        let flags = |is_udp, coalesced| own_flags(&load(is_udp), coalesced, None).join(" ");
         assert_eq!(flags(true, false), "-u --gso off --gro off -b 0 -t 2 -P 1 -l 160");
         assert_eq!(flags(true, true), "-u -b 0 -t 2 -P 1 -l 160");
         assert_eq!(flags(false, false), "-t 2 -P 1 -l 160");
+        // The other tool's server receives as it does.
+        let iperf3 = own_flags(&load(true), false, Some(PeerName::Iperf3)).join(" ");
+        assert_eq!(iperf3, "--peer iperf3 -u --gso off -b 0 -t 2 -P 1 -l 160");
     }
 
     #[test]

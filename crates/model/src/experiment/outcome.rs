@@ -257,6 +257,12 @@ pub struct RunRef {
     /// The server's command line, if this program started the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_command: Vec<String>,
+    /// Of another tool: the end of what its client printed, up to 16 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Of another tool: the end of what its server printed or logged, if this program started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_output: Option<String>,
     /// Seed of its plan; absent for other tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
@@ -362,6 +368,20 @@ impl RunRef {
     #[must_use]
     pub fn is_counted(&self) -> bool {
         !self.superseded && self.error.is_none()
+    }
+
+    /// What client and server of another tool printed, each with the end's word.
+    pub fn printed(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let ends = [("client", &self.output), ("server", &self.server_output)];
+        ends.into_iter().filter_map(|(end, text)| Some((end, text.as_deref()?)))
+    }
+
+    /// A title for what one end printed: `size=128 tool=iperf3, run 2, client`.
+    #[must_use]
+    pub fn title_of(&self, end: &str) -> String {
+        let at: Vec<String> =
+            self.at.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{}, run {}, {end}", at.join(" "), self.repetition)
     }
 }
 

@@ -437,6 +437,13 @@ fn commands(name: &str, step: &StepOutcome) -> Vec<Block> {
     if !grid.rows.is_empty() {
         out.push(Block::Grid(grid));
     }
+    // Every repetition's is in the result itself.
+    for run in step.runs.iter().filter(|run| run.repetition == 1 || run.error.is_some()) {
+        out.extend(run.printed().map(|(end, text)| Block::Verbatim {
+            title: format!("{name}: {}", run.title_of(end)),
+            text: text.into(),
+        }));
+    }
     out
 }
 
@@ -1115,7 +1122,11 @@ mod tests {
             runs: vec![
                 run(Some(7), "weir test h"),
                 run(Some(9), "weir test h"),
-                run(None, "iperf -c h"),
+                RunRef {
+                    output: Some("0-1 s 9 Mbit/s".into()),
+                    repetition: 1,
+                    ..run(None, "iperf -c h")
+                },
             ],
             tools: vec![ToolVersion {
                 name: "iperf".into(),
@@ -1142,6 +1153,11 @@ mod tests {
                 .filter_map(|b| if let Block::Grid(grid) = b { Some(grid.clone()) } else { None })
                 .collect()
         };
+        let verbatim = of("commands").blocks.iter().find_map(|block| match block {
+            Block::Verbatim { title, text } => Some((title.clone(), text.clone())),
+            _ => None,
+        });
+        assert_eq!(verbatim, Some(("s: size=128, run 1, client".into(), "0-1 s 9 Mbit/s".into())));
         let tools = &grids("commands")[0];
         assert_eq!(tools.rows[0][1], Cell::Text("iperf version 2.1.8".into()));
         let runs = &grids("commands")[1];

@@ -7920,6 +7920,8 @@ export interface components {
             };
             /** @description It can't be simulated and was skipped. */
             not_simulated?: boolean;
+            /** @description Of another tool: the end of what its client printed, up to 16 KiB. */
+            output?: string | null;
             /** @description The peer could not be reached, refused the test, or became unreachable during it: see the error. */
             peer_unreachable?: boolean;
             /**
@@ -7931,6 +7933,8 @@ export interface components {
             seed?: components["schemas"]["Seed"] | null;
             /** @description The server's command line, if this program started the server. */
             server_command?: string[];
+            /** @description Of another tool: the end of what its server printed or logged, if this program started it. */
+            server_output?: string | null;
             /** @description A host-limited run that was repeated; it is not included in the figures. */
             superseded?: boolean;
             /** @description How closely its senders started, if it has several. */

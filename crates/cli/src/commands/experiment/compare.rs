@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use serde_json::Value;
-use weir_experiment::scenario::tools::TOOLS;
+use weir_experiment::scenario::pair::Pair;
 use weir_model::experiment::{
     CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step, check_axes,
 };
@@ -23,7 +23,8 @@ use crate::output::print;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --lab each tool's server is started in a lab of two hosts; with HOST it \
-    must be running already (weir serve, iperf3 -s, …). Each tool's figures are its own."
+    must be running already (weir serve, iperf3 -s, …). Each tool's figures are its own. weir-to-iperf3 is \
+    Weir's client with the server of iperf3, iperf3-to-weir the reverse."
 )]
 pub(crate) struct CompareArgs {
     /// The server; none with --lab
@@ -55,6 +56,9 @@ pub(crate) struct CompareArgs {
     /// Seed of the order [default: a new one, printed]
     #[arg(long, value_name = "SEED")]
     order_seed: Option<Seed>,
+    /// Print what each tool printed, too
+    #[arg(short = 'V', long)]
+    verbose: bool,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -91,9 +95,11 @@ flags! {
 /// Runs the command.
 pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliError> {
     if args.list {
-        let lines = TOOLS.iter().map(|tool| {
-            let is_here = tool.programs.iter().all(|p| weir_experiment::scenario::is_installed(p));
-            format!("{:<10} {}\n", tool.name, if is_here { "installed" } else { "not installed" })
+        let others = Pair::all().filter(|pair| pair.tool().is_some());
+        let lines = others.map(|pair| {
+            let is_here = pair.programs(true).all(weir_experiment::scenario::is_installed);
+            let state = if is_here { "installed" } else { "not installed" };
+            format!("{:<16} {state}\n", pair.name())
         });
         return print(&lines.collect::<String>());
     }
@@ -153,7 +159,8 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
             ..Step::default()
         }],
     };
-    execute(Job::of_flags(&scenario)?, &args.result, command)
+    let result = ResultArgs { verbose: args.verbose, ..args.result };
+    execute(Job::of_flags(&scenario)?, &result, command)
 }
 
 /// The title, with the transport and how UDP crosses the path.

@@ -22,6 +22,7 @@ use weir_model::units::Seed;
 
 use crate::commands::test::{TestArgs, plan as test_plan};
 use crate::commands::values::Nominal;
+use crate::engine;
 use crate::error::CliError;
 use crate::parsed;
 
@@ -121,7 +122,11 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
         )));
     }
     let planned = test_plan::plan(&line.args, None, Seed(0)).map_err(|e| Box::new(e.refusal()))?;
-    Ok(Plan { host: None, ..planned.plan })
+    let plan = Plan { host: None, ..planned.plan };
+    let config = engine::ClientConfig::new(plan.clone(), HOST);
+    engine::check(&config)
+        .map_err(|error| Box::new(test_plan::of_engine(error, &plan).refusal()))?;
+    Ok(plan)
 }
 
 /// Accepted in place of a flag that concerns the whole run.

@@ -317,7 +317,7 @@ fn refuse_transport_as_title(args: &TestArgs) -> Result<(), CliError> {
 }
 
 /// An error of the engine, with the flag that set the field.
-pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
+pub(crate) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
     const NOT_AVAILABLE: i32 = 99; // EADDRNOTAVAIL
     match (error, plan.bind) {
         (TrafficError::Net(error), Some(bind)) if error.raw_os_error() == Some(NOT_AVAILABLE) => {

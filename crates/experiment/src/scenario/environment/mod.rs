@@ -18,6 +18,7 @@ use weir_jobs::{Printed, Process, RunningCommand};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
 use weir_model::experiment::{HostUse, Scenario};
+use weir_model::plan::{Family, PeerName, Plan};
 use weir_model::record::Record;
 use weir_net::process::{die_with_starter, lead_session};
 use weir_net::thread::lock;
@@ -26,6 +27,7 @@ use super::{Options, ScenarioError};
 
 use emulators::Emulator;
 pub(super) use test::{Job, NoRecord, Progress, Tested, control};
+pub(super) use tools::Server;
 
 /// Time for a program to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
@@ -130,7 +132,9 @@ impl<'a> Environment<'a> {
     }
 
     /// The server of a test. A host of the lab gets its server at the first use.
-    fn target(&self, to: Option<&str>, is_ipv6: bool) -> Result<Target, ScenarioError> {
+    /// That of another tool must be running already.
+    fn target(&self, to: Option<&str>, plan: &Plan) -> Result<Target, ScenarioError> {
+        let is_ipv6 = plan.family == Some(Family::Ipv6);
         let name = self.answering(to);
         if let Some(host) = self.scenario.hosts.get(name) {
             let key_file = host.key_file.as_ref().map(|file| self.options.files.path(file));
@@ -142,7 +146,7 @@ impl<'a> Environment<'a> {
         let host = lab.host(name)?;
         let address = if is_ipv6 { host.ipv6.to_string() } else { host.ipv4.to_string() };
         let mut servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
-        if !servers.contains_key(name) {
+        if plan.peer == PeerName::Weir && !servers.contains_key(name) {
             let command = self.command(Some(name), &self.options.program)?;
             let what = format!("weir serve on {name}");
             let job = weir_jobs::Job::Serve(Box::default());

@@ -76,8 +76,7 @@ impl Environment<'_> {
         progress: &dyn Fn(Progress),
     ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
-        let is_ipv6 = job.plan.family == Some(weir_model::plan::Family::Ipv6);
-        let target = self.target(job.to.as_deref(), is_ipv6)?;
+        let target = self.target(job.to.as_deref(), &job.plan)?;
         let emulator = self.emulator_of_test(job.from.as_deref(), job.to.as_deref());
         let test = TestJob {
             host: Some(target.address),

@@ -4,6 +4,8 @@ use weir_model::experiment::{LeftOut, LeftOutReason, nearest, parameter_of};
 
 use super::*;
 use crate::scenario::ParseTestFlags;
+use crate::scenario::environment::Server;
+use crate::scenario::pair::{Pair, WEIR};
 use crate::scenario::tools::own_flags;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -19,29 +21,40 @@ impl<'d> Inner<'d, '_, '_> {
         };
         let axes = check_axes(&step.over, self.name)?;
         // Metrics that several tools report.
-        let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits", PAYLOAD_SIZE];
+        let names = [THROUGHPUT, "packet_rate", "loss", "jitter", "retransmits", PAYLOAD_SIZE];
         let metrics = self.metrics(&names.map(String::from))?;
-        let is_here = |name: &str| {
-            let tool = TOOLS.iter().find(|t| t.name == name);
-            tool.is_none_or(|t| t.programs.iter().all(|p| is_installed(p)))
-        };
-        let known = [WEIR].into_iter().chain(TOOLS.iter().map(|t| t.name));
-        let wanted: Vec<&str> = match step.tools.is_empty() {
-            true => known.filter(|name| is_here(name)).collect(),
-            false => step.tools.iter().map(String::as_str).collect(),
+        let to = step.to.as_deref();
+        let is_lab = environment.is_in_lab(to);
+        let is_here = |pair: Pair| pair.programs(is_lab).all(is_installed);
+        let wanted: Vec<Pair> = match step.tools.is_empty() {
+            true => Pair::usual().filter(|pair| is_here(*pair)).collect(),
+            false => step.tools.iter().filter_map(|name| Pair::find(name)).collect(),
         };
         let mut all: Vec<AxisValues> = vec![];
         for at in points(&axes) {
-            for name in &wanted {
-                let at = [at.clone(), vec![(TOOL.to_owned(), (*name).to_owned())]].concat();
+            for pair in &wanted {
+                let at = [at.clone(), vec![(TOOL.to_owned(), pair.name())]].concat();
                 let load = compared(step, &at, self.name)?;
-                let tool = TOOLS.iter().find(|t| t.name == *name);
-                let left_out = match tool {
-                    _ if !is_here(name) => Some((LeftOutReason::NotInstalled, None)),
-                    Some(tool) => environment
-                        .refusal(tool, &load, step.to.as_deref())
-                        .map(|lacks| (LeftOutReason::NotSupported, Some(lacks.to_owned()))),
-                    None => None,
+                let lacks = || match pair {
+                    // Weir's plan was checked with the scenario.
+                    Pair::Weir => None,
+                    Pair::WeirTo(_) => {
+                        let parse_flags = execution.options.parse_flags;
+                        own_plan(*pair, &load, step.coalesced, parse_flags, self.name)
+                            .err()
+                            .map(|refusal| refusal.to_string())
+                    }
+                    Pair::Tool(tool) | Pair::ToWeir(tool) => {
+                        environment.refusal(tool, &load, to).map(ToOwned::to_owned)
+                    }
+                };
+                let left_out = match is_here(*pair) {
+                    false => Some((LeftOutReason::NotInstalled, None)),
+                    true => environment
+                        .lacks_server(*pair, to)
+                        .map(ToOwned::to_owned)
+                        .or_else(lacks)
+                        .map(|lacks| (LeftOutReason::NotSupported, Some(lacks))),
                 };
                 match left_out {
                     None => all.push(at),
@@ -61,7 +74,10 @@ impl<'d> Inner<'d, '_, '_> {
             });
         }
         for tool in TOOLS {
-            let is_used = |at: &AxisValues| at.last().is_some_and(|(_, name)| name == tool.name);
+            let is_used = |at: &AxisValues| {
+                let pair = at.last().and_then(|(_, name)| Pair::find(name));
+                pair.and_then(Pair::tool).is_some_and(|used| used.name == tool.name)
+            };
             if all.iter().any(is_used) {
                 out.tools.push(environment.version_of(tool));
             }
@@ -105,38 +121,55 @@ impl<'d> Inner<'d, '_, '_> {
         let key = format!("{}|{}#{repetition}", self.path, key(at));
         let load = compared(step, at, self.name)?;
         let (_, name) = at.last().cloned().unwrap_or_default();
-        let Some(tool) = TOOLS.iter().find(|t| t.name == name) else {
+        let pair = Pair::find(&name).unwrap_or(Pair::Weir);
+        let to = step.to.as_deref();
+        if pair.is_from_weir() {
+            let parse_flags = execution.options.parse_flags;
+            let plan = own_plan(pair, &load, step.coalesced, parse_flags, self.name)?;
+            let is_done = lock(&execution.checkpoint).done(&key).is_some();
             let test =
                 TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
-            let plan = own_plan(&load, step.coalesced, execution.options.parse_flags, self.name)?;
             // Tools run in any order; none but the first starts at a given time.
             let is_first = false;
+            let own: Vec<Metric> = metrics.iter().cloned().chain([SENT.parse()?]).collect();
+            let metrics = if pair.tool().is_some() { &own } else { metrics };
             let one =
                 SingleRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
+            let server = match pair {
+                Pair::WeirTo(tool) if !is_done => environment.serve(tool, &load, to)?,
+                _ => Server::default(),
+            };
+            if let Err(reason) = &server.is_ready {
+                let mut run = RunRef { error: Some(reason.clone()), ..RunRef::default() };
+                (run.at, run.repetition) = (at.iter().cloned().collect(), repetition);
+                run.tool = Some(name);
+                return Ok((run, false));
+            }
             let (mut run, is_old) = self.run(&one)?;
-            (run.command, run.server_command) = environment.own_words(step.to.as_deref())?;
-            run.command.extend(own_flags(&load, step.coalesced));
+            // As of any tool: the rate sent is a figure only where there is none of the receiver.
+            if run.metrics.contains_key(THROUGHPUT) {
+                run.metrics.remove(SENT);
+            }
+            (run.command, run.server_command) = environment.own_words(pair, &load, to)?;
+            run.command.extend(own_words(pair, &load, step.coalesced));
+            run.tool = pair.tool().map(|_| name);
             return Ok((run, is_old));
-        };
+        }
         if let Some(done) = lock(&execution.checkpoint).done(&key) {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
         let stopped = || execution.is_stopped();
-        let found = environment.tool(
-            tool,
-            &load,
-            step.from.as_deref(),
-            step.to.as_deref(),
-            self.until,
-            &stopped,
-        )?;
+        let from = step.from.as_deref();
+        let found = environment.tool(pair, &load, (from, to), self.until, &stopped)?;
         let mut run = RunRef {
             at: at.iter().cloned().collect(),
             repetition,
             tool: Some(name),
             command: found.command,
             server_command: found.server_command,
+            output: found.output,
+            server_output: found.server_output,
             ..RunRef::default()
         };
         match found.figures {
@@ -157,11 +190,11 @@ impl<'d> Inner<'d, '_, '_> {
     }
 }
 
-/// Weir's name in the axis of tools.
-const WEIR: &str = "weir";
+/// The axis of tools.
 const TOOL: &str = "tool";
 /// The rate of a tool that reports only what it sent.
 const SENT: &str = "sent_throughput";
+const THROUGHPUT: &str = "throughput";
 
 /// Warns if the tools sent datagrams of different default sizes at one point: neither packet rates nor losses are
 /// comparable then.
@@ -295,18 +328,18 @@ pub(in crate::scenario) fn check_compare(
         let given = given.to_owned();
         Err(ScenarioError::Model(weir_model::ModelError::Field { field, given, accepted }))
     };
-    let known: Vec<&str> = [WEIR].into_iter().chain(TOOLS.iter().map(|t| t.name)).collect();
+    let known: Vec<String> = Pair::all().map(Pair::name).collect();
     for tool in &step.tools {
-        if !known.contains(&tool.as_str()) {
+        if !known.contains(tool) {
             return refuse(format!("{place}.tools"), tool, known.join(", "));
         }
     }
     for (tool, own) in &step.of {
-        let wanted: Vec<&str> = match step.tools.is_empty() {
-            true => known.clone(),
-            false => step.tools.iter().map(String::as_str).collect(),
+        let wanted: Vec<String> = match step.tools.is_empty() {
+            true => Pair::usual().map(Pair::name).collect(),
+            false => step.tools.clone(),
         };
-        if !wanted.contains(&tool.as_str()) {
+        if !wanted.contains(tool) {
             return refuse(format!("{place}.of"), tool, wanted.join(", "));
         }
         // All tools have the values of an axis.
@@ -326,7 +359,8 @@ pub(in crate::scenario) fn check_compare(
     if step.tools.is_empty() || step.tools.iter().any(|tool| tool == WEIR) {
         for at in all {
             let at = [at.clone(), vec![(TOOL.to_owned(), WEIR.to_owned())]].concat();
-            own_plan(&compared(step, &at, place)?, step.coalesced, parse_flags, place)?;
+            let load = compared(step, &at, place)?;
+            own_plan(Pair::Weir, &load, step.coalesced, parse_flags, place)?;
         }
     }
     Ok(())
@@ -344,14 +378,24 @@ fn expected(error: &weir_model::ModelError) -> String {
     }
 }
 
+/// The flags of `weir test` for a load, with the protocol of the other tool's server.
+fn own_words(pair: Pair, load: &Load, coalesced: bool) -> Vec<String> {
+    let peer = match pair {
+        Pair::WeirTo(tool) => tool.peer,
+        _ => None,
+    };
+    own_flags(load, coalesced, peer)
+}
+
 /// Weir's plan for the load of the other tools.
 fn own_plan(
+    pair: Pair,
     load: &Load,
     coalesced: bool,
     parse_flags: ParseTestFlags<'_>,
     place: &str,
 ) -> Result<Plan, ScenarioError> {
-    parse_flags(&own_flags(load, coalesced))
+    parse_flags(&own_words(pair, load, coalesced))
         .map_err(|refusal| ScenarioError::Flags { field: format!("{place}.with"), refusal })
 }
 
