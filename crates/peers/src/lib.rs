@@ -34,6 +34,11 @@ use weir_traffic::session::WorkerConfig;
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
+pub use netperf::{
+    Accepted as NetperfAccepted, Counted as NetperfCounted, Cpu as NetperfCpu,
+    ServerOptions as NetperfServerOptions, Stated as NetperfStated, Wanted as NetperfWanted,
+    run_with as run_netperf,
+};
 pub use options::{Form, Given, Opt};
 
 /// The protocols, in the order in which they are listed.
@@ -245,6 +250,8 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// Its worker threads.
     pub workers: WorkerConfig,
+    /// What a client of netperf's server must send first; absent: nothing.
+    pub passphrase: Option<String>,
     /// The only users that iperf3's server serves; absent: all clients.
     pub logins: Option<Arc<Logins>>,
     /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.

@@ -17,6 +17,8 @@ use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
 use super::codec::{MESSAGE_BYTES, Message, Response, Results, kind};
 use super::control::{Control, ControlError};
+use super::cpu::Meter;
+use super::ends::{Accepted, Counted, Stated, Wanted};
 use super::{far, settings};
 use crate::ending::{Over, nominal, stopped};
 use crate::shown::Shown;
@@ -72,23 +74,40 @@ pub(super) fn run(
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let plan = settings::prepared(config)?;
-    let test = test(config, plan, stop, observe);
-    crate::run_test(config, "a test with netperf has no commands", test)
+    run_with(config, &Wanted::default(), stop, observe).0
+}
+
+/// Runs a test with netperf's protocol; also returns what the two ends state beyond the record.
+pub fn run_with(
+    config: &ClientConfig,
+    wanted: &Wanted,
+    stop: &Stop,
+    observe: &mut dyn FnMut(Event),
+) -> (Result<Record, Failure>, Stated) {
+    let mut stated = Stated::default();
+    let plan = match settings::prepared(config) {
+        Ok(plan) => plan,
+        Err(error) => return (Err(error.into()), stated),
+    };
+    let test = test((config, wanted), plan, stop, observe, &mut stated);
+    let outcome = crate::run_test(config, "a test with netperf has no commands", test);
+    (outcome, stated)
 }
 
 async fn test(
-    config: &ClientConfig,
+    (config, wanted): (&ClientConfig, &Wanted),
     plan: Plan,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
+    stated: &mut Stated,
 ) -> Result<Record, Failure> {
     let workers = Workers::start(&config.into())?;
-    let preparing = prepare(config, &plan, &workers, observe);
-    let (mut session, spec, end) = tokio::select! {
+    let preparing = prepare((config, wanted), &plan, &workers, observe);
+    let (mut session, spec, end, accepted) = tokio::select! {
         prepared = preparing => prepared?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
+    stated.accepted = Some(Accepted::from(&accepted));
     let peer = session.peer;
     let (specs, family) = (vec![spec.clone()], crate::family(peer));
     observe(Event::Started { specs: specs.clone(), family });
@@ -104,7 +123,9 @@ async fn test(
         shown: Shown::new(intervals),
         early: None,
     };
+    let meter = Meter::start(wanted.cpu[0]);
     let over = running.run(&plan, &mut session, stop, observe).await;
+    stated.local_cpu = meter.report();
     let (shown, early) = (running.shown.count, running.early);
     let (results, over) = match over {
         Over::Complete => {
@@ -119,6 +140,7 @@ async fn test(
         }
         over => (None, over),
     };
+    stated.results = results.as_ref().map(Counted::from);
     let near = end.finish();
     let remote = results.map(|results| far::to_report(&spec, &results, &near));
     let (status, end_reason) = over.status();
@@ -155,11 +177,11 @@ struct Session {
 
 /// Connects, requests the test, and opens its data socket.
 async fn prepare(
-    config: &ClientConfig,
+    (config, wanted): (&ClientConfig, &Wanted),
     plan: &Plan,
     workers: &Workers,
     observe: &mut dyn FnMut(Event),
-) -> Result<(Session, FlowSpec, End), TrafficError> {
+) -> Result<(Session, FlowSpec, End, Response), TrafficError> {
     let mut session = connect(config, plan).await?;
     let peer = session.peer;
     if let Some(local) = session.control.local() {
@@ -167,9 +189,13 @@ async fn prepare(
     }
     let mtu = session::path_mtu_bytes(peer.ip());
     let spec = plan.flows(crate::family(peer), mtu).swap_remove(0);
-    let request = settings::request(plan, &spec, peer.is_ipv6());
+    let mut request = settings::request(plan, &spec, peer.is_ipv6());
+    wanted.apply(&mut request);
     const DURING: &str = "the request";
     let lost = |error: ControlError| error.during(peer, DURING);
+    if let Some(passphrase) = &wanted.passphrase {
+        session.control.send(&Message::passphrase(passphrase)).await.map_err(lost)?;
+    }
     session.control.send(&request.to_message()).await.map_err(lost)?;
     let answer = session.control.owed(PREPARATION).await.map_err(lost)?;
     checked(&answer, peer)?;
@@ -181,11 +207,14 @@ async fn prepare(
     })?;
     let mut to = peer;
     to.set_port(response.data_port);
+    if let Some(address) = wanted.data_address {
+        to.set_ip(address);
+    }
     let loss_threshold = plan.loss_threshold.or(Some(Span(LOSS_THRESHOLD_NS)));
     let timed = Plan { loss_threshold, ..plan.clone() };
     let end = End::new(workers, &timed, true).with_host(peer.ip(), plan.device.as_deref());
     let end = open(config, plan, &spec, to, end).await?;
-    Ok((session, spec, end))
+    Ok((session, spec, end, response))
 }
 
 /// The error of a message, if it has a number.

@@ -7,12 +7,15 @@ mod replies;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub(super) use replies::{Cpu, Form, Response, Results, calibration};
+pub use replies::Cpu;
+pub(super) use replies::{Form, Response, Results, calibration};
 
 /// Length of a message, bytes.
 pub(super) const MESSAGE_BYTES: usize = 656;
 /// Length of its content, bytes.
 const CONTENT_BYTES: usize = MESSAGE_BYTES - 8;
+/// Most bytes of a passphrase: a NUL follows.
+const MAX_PASSPHRASE: usize = CONTENT_BYTES - 1;
 /// Integers at the start of a request.
 const REQUEST_INTS: usize = 38;
 /// Length of the name of a congestion control with the NUL at its end, bytes.
@@ -131,6 +134,26 @@ impl Message {
         let bytes = self.content.get(at..at + CONGESTION_BYTES)?;
         let end = bytes.iter().position(|byte| !byte.is_ascii_graphic()).unwrap_or(bytes.len());
         (end > 0).then(|| String::from_utf8_lossy(&bytes[..end.min(CONGESTION_BYTES - 1)]).into())
+    }
+
+    /// A message with a passphrase. Its content is a text up to a NUL.
+    #[must_use]
+    pub(super) fn passphrase(text: &str) -> Self {
+        let mut message = Message::new(kind::PASSPHRASE, -1);
+        let text = &text.as_bytes()[..text.len().min(MAX_PASSPHRASE)];
+        message.content[..text.len()].copy_from_slice(text);
+        message
+    }
+
+    /// Whether it has this passphrase. The time does not depend on where two differ.
+    #[must_use]
+    pub(super) fn has_passphrase(&self, text: &str) -> bool {
+        let expected = Message::passphrase(text);
+        // What follows the NUL is left from an earlier message.
+        let end = text.len().min(MAX_PASSPHRASE) + 1;
+        let pairs = self.content[..end].iter().zip(&expected.content[..end]);
+        let differences = pairs.fold(0, |all, (given, expected)| all | (given ^ expected));
+        self.kind == kind::PASSPHRASE && differences == 0
     }
 
     fn set(&mut self, index: usize, value: i32) {

@@ -6,11 +6,15 @@ mod codec;
 mod control;
 mod cpu;
 mod data;
+mod ends;
 mod far;
 mod served;
 mod server;
 mod settings;
 
+pub use client::run_with;
+pub use codec::Cpu;
+pub use ends::{Accepted, Counted, ServerOptions, Stated, Wanted};
 pub use settings::fuzz_netperf;
 
 use crate::{Client, Protocol};

@@ -26,6 +26,8 @@ pub(super) struct Shared {
     events: mpsc::UnboundedSender<ServerEvent>,
     load: Arc<Load>,
     next_session: AtomicU64,
+    /// What a client must send first; absent: nothing.
+    passphrase: Option<String>,
 }
 
 /// The server before it runs.
@@ -35,6 +37,7 @@ struct Netperf {
     bound: Vec<std::net::IpAddr>,
     workers: WorkerConfig,
     limits: Limits,
+    passphrase: Option<String>,
 }
 
 /// Listens for clients.
@@ -46,6 +49,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         bound: config.bind.clone(),
         workers: config.workers.clone(),
         limits: config.limits.clone(),
+        passphrase: config.passphrase.clone(),
     }))
 }
 
@@ -76,6 +80,7 @@ async fn serve(
         bound: server.bound,
         events,
         load: Arc::default(),
+        passphrase: server.passphrase,
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
     });
     let accepting = shared.clone();
@@ -102,6 +107,15 @@ async fn client(mut control: Control, peer: SocketAddr, shared: Arc<Shared>) {
     }
     let patience = Duration::from_secs(shared.limits.hello_seconds);
     let Ok(mut message) = control.owed(patience).await else { return };
+    if let Some(passphrase) = &shared.passphrase {
+        if !message.has_passphrase(passphrase) {
+            return shared.refused(peer, "no passphrase, or another one");
+        }
+        match control.owed(patience).await {
+            Ok(next) => message = next,
+            Err(_) => return,
+        }
+    }
     let share = Share::take(&shared.load, |l| &l.sessions, 1, shared.limits.sessions);
     let Some(_share) = share else {
         shared.refused(peer, format!("{} sessions are open", shared.limits.sessions));
@@ -141,7 +155,7 @@ async fn answer(
             let rate = processors.map_or(0.0, |_| cpu::IDLE_RATE);
             control.send(&codec::calibration(rate, processors.unwrap_or(0))).await
         }
-        // It is for servers that have one, and none is expected here.
+        // It is for servers that expect one.
         kind::PASSPHRASE => Ok(()),
         kind::OMNI | kind::TCP_CC => {
             let (form, request) = match message.kind {

@@ -34,6 +34,7 @@ impl Serving {
             limits,
             workers: WorkerConfig::default(),
             logins: None,
+            passphrase: None,
             describe: None,
         };
         let server = Protocol::find(protocol).unwrap().serve.unwrap()(&config).unwrap();

@@ -208,6 +208,7 @@ fn each_address_has_a_limit_of_replies() {
         limits: Limits::default(),
         workers: WorkerConfig { clock: clock.clock(), ..WorkerConfig::default() },
         logins: None,
+        passphrase: None,
         describe: None,
     };
     let server = Protocol::find("stamp").unwrap().serve.unwrap()(&config).unwrap();

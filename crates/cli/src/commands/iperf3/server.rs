@@ -45,6 +45,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         limits,
         workers: WorkerConfig { cpus: cpus.map(|cpus| cpus.0), ..WorkerConfig::default() },
         logins: args.logins()?.map(std::sync::Arc::new),
+        passphrase: None,
         describe: Some(describe),
     };
     let stamp = args.timestamps()?;

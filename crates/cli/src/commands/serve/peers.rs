@@ -139,6 +139,7 @@ fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
             clock: own.clock.clone(),
         },
         logins: None,
+        passphrase: None,
         describe: Some(crate::commands::iperf3::describe),
     }
 }

@@ -63,19 +63,27 @@ impl Response {
     }
 }
 
-/// Processor time of the server's host, percent of all its processors.
+/// Processor time of a host, percent of all its processors.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(in crate::netperf) struct Cpu {
-    pub(in crate::netperf) busy: f32,
-    pub(in crate::netperf) user: f32,
-    pub(in crate::netperf) system: f32,
-    pub(in crate::netperf) iowait: f32,
-    pub(in crate::netperf) irq: f32,
-    pub(in crate::netperf) softirq: f32,
-    pub(in crate::netperf) processors: u32,
+pub struct Cpu {
+    /// Time that was not idle.
+    pub busy: f32,
+    /// Time in programs.
+    pub user: f32,
+    /// Time in the system.
+    pub system: f32,
+    /// Time in which a program waited for a device.
+    pub iowait: f32,
+    /// Time in interrupts.
+    pub irq: f32,
+    /// Time in deferred interrupts.
+    pub softirq: f32,
+    /// Number of processors.
+    pub processors: u32,
     /// The busiest processor.
-    pub(in crate::netperf) peak_id: u32,
-    pub(in crate::netperf) peak: f32,
+    pub peak_id: u32,
+    /// Its time that was not idle, percent.
+    pub peak: f32,
 }
 
 /// How processor time was measured: not at all, or from `/proc/stat`.

@@ -247,3 +247,18 @@ proptest! {
         prop_assert_eq!(Response::parse(&response.to_message()), Some(response));
     }
 }
+
+#[test]
+fn a_passphrase_is_a_text_up_to_a_nul() {
+    let sent = Message::parse(&Message::passphrase("open sesame").to_bytes());
+    assert!(sent.has_passphrase("open sesame"));
+    for other in ["open", "open sesame!", "", "Open sesame"] {
+        assert!(!sent.has_passphrase(other), "{other}");
+    }
+    // As the program sends it: what follows the NUL is left from before.
+    let theirs = message(kind::PASSPHRASE, -1, &[(5, 7)], Some((0, "open sesame")));
+    assert!(theirs.has_passphrase("open sesame"));
+    assert!(!message(kind::OMNI, -1, &[], Some((0, "open sesame"))).has_passphrase("open sesame"));
+    let longest = "x".repeat(1000);
+    assert!(Message::passphrase(&longest).has_passphrase(&longest));
+}
