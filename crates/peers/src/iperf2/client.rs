@@ -13,7 +13,7 @@ use weir_model::plan::{FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_traffic::session::{self, End, FlowEvent, SenderTotal, Workers};
-use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
+use weir_traffic::{ClientConfig, Event, Failure, FlowAddresses, Stop, TrafficError};
 
 use super::codec::{self, Header, Mode, Width};
 use super::datagrams::{Ending, LastNumber};
@@ -68,6 +68,7 @@ struct Opened {
     requests: Vec<(u32, Vec<u8>)>,
     /// Ends of received datagrams, by flow.
     endings: Vec<(u32, Arc<Ending>)>,
+    addresses: Vec<FlowAddresses>,
 }
 
 async fn test(
@@ -82,8 +83,9 @@ async fn test(
         opened = opening => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let Opened { peer, specs, end, mut streams, senders, requests, endings } = opened;
+    let Opened { peer, specs, end, mut streams, senders, requests, endings, addresses } = opened;
     let family = crate::family(peer);
+    observe(Event::Addresses(addresses));
     observe(Event::Started { specs: specs.clone(), family });
     if senders.len() > 1 {
         for sender in &senders {
@@ -200,6 +202,7 @@ async fn open_to(
         senders: vec![],
         requests: vec![],
         endings: vec![],
+        addresses: vec![],
         specs: specs.clone(),
     };
     // Both directions of a stream, or of datagrams, have one socket.
@@ -216,9 +219,8 @@ async fn open_to(
         } else {
             opened.open_stream(config, plan, spec, back, &header).await?;
         }
-        if let Some(local) = opened.streams.first().and_then(|stream| stream.local_addr().ok())
-            && opened.streams.len() == 1
-        {
+        if opened.addresses.first().is_some_and(|first| first.flow == spec.id) {
+            let local = opened.addresses[0].local;
             observe(Event::Connected { local: local.into(), remote: peer.into() });
         }
     }
@@ -244,6 +246,7 @@ impl Opened {
             None,
             Some(self.peer),
         )?;
+        self.know(&[Some(spec), back], socket.local_addr());
         let prefix = header.datagram_bytes();
         let size = usize::try_from(spec.max_payload()).unwrap_or(0);
         let mut last = vec![0; size.max(codec::NUMBER_BYTES + prefix.len())];
@@ -272,6 +275,18 @@ impl Opened {
             self.end.datagrams(spec, false, socket, Some(signals));
         }
         Ok(())
+    }
+
+    /// The addresses of the flows of a socket.
+    fn know(&mut self, specs: &[Option<&FlowSpec>], local: std::io::Result<SocketAddr>) {
+        let Ok(local) = local else { return };
+        let remote = self.peer;
+        self.addresses.extend(specs.iter().flatten().map(|spec| FlowAddresses {
+            flow: spec.id,
+            direction: spec.connection.direction,
+            local,
+            remote,
+        }));
     }
 
     /// The end of datagrams that arrive here.
@@ -304,6 +319,7 @@ impl Opened {
             Ok(_) => return Err(lost("there was no room for the header".into())),
             Err(error) => return Err(lost(error.to_string())),
         }
+        self.know(&[Some(spec), back], stream.local_addr());
         let clone = || stream.try_clone().map_err(|error| lost(error.to_string()));
         let watched = tokio::net::TcpStream::from_std(clone()?.into());
         let mut watched = watched.map_err(|error| lost(error.to_string()))?;
