@@ -12,6 +12,8 @@
 //!   [`experiments_text`], [`merged_tables`]: those of several experiments.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
 //! - [`iperf3_json`], [`Iperf3Text`]: a test as iperf3 prints it.
+//! - [`Iperf2Text`]: a test as iperf prints it.
+//! - [`NetperfOptions`], [`NetperfSummary`]: a test as netperf prints it.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
 //! - [`page::Document`]: a page as data, of a run or of several, written as HTML or Markdown.
@@ -25,10 +27,12 @@
 mod csv;
 mod experiment;
 mod hdr;
+mod iperf2;
 mod iperf3;
 mod json;
 mod markup;
 mod meta;
+mod netperf;
 mod number;
 mod result_table;
 mod style;
@@ -42,6 +46,7 @@ pub mod plot;
 
 pub use csv::{CsvWriter, csv_columns};
 pub use experiment::{experiment_csv, experiments_csv};
+pub use iperf2::{Iperf2Options, Iperf2Text, Iperf2Unit, NoIperf2Form, iperf2_banner};
 pub use iperf3::{
     Iperf3Options, Iperf3Text, Iperf3Unit, NoIperf3Form, iperf3_end, iperf3_interval, iperf3_json,
     iperf3_json_lines, iperf3_start,
@@ -49,6 +54,11 @@ pub use iperf3::{
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};
+pub use netperf::{
+    NetperfConfidence, NetperfEnd, NetperfExchange, NetperfFigures, NetperfForm, NetperfHostCpu,
+    NetperfInterim, NetperfKind, NetperfOptions, NetperfSelection, NetperfSummary, NetperfUnit,
+    netperf_names,
+};
 pub use number::{Units, duration, percent, significant, volume};
 pub use result_table::{experiments_text, merged_tables, table_csv, table_names, tables_text};
 pub use style::{Style, clean};

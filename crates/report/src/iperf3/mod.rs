@@ -1,7 +1,7 @@
 //! A test as iperf3 prints it: as JSON, for programs that read `iperf3 -J` and `--json-stream`, and as text.
 
 mod json;
-mod text;
+pub(crate) mod text;
 
 use weir_model::plan::{Connection, Direction, Shape};
 use weir_model::record::{Flow, Record, SERVED};
@@ -86,13 +86,13 @@ fn socket(flow: u32) -> u32 {
 }
 
 /// Host and port of an address; port 0 where it has none.
-fn parts(text: &str) -> (String, u16) {
+pub(crate) fn parts(text: &str) -> (String, u16) {
     let address = text.parse::<std::net::SocketAddr>().ok();
     address.map_or((text.to_owned(), 0), |a| (a.ip().to_canonical().to_string(), a.port()))
 }
 
 /// The addresses of a flow as host and port, of this end first.
-fn addresses(flow: &Flow) -> [(String, u16); 2] {
+pub(crate) fn addresses(flow: &Flow) -> [(String, u16); 2] {
     match flow.direction {
         Direction::Forward => [parts(&flow.source), parts(&flow.destination)],
         Direction::Reverse => [parts(&flow.destination), parts(&flow.source)],

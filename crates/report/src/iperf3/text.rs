@@ -59,7 +59,7 @@ fn volume(bytes: u64) -> String {
 }
 
 /// A number in at least four places, with its unit.
-fn scaled(value: f64, kilo: f64, power: Option<usize>, unit: &str) -> String {
+pub(crate) fn scaled(value: f64, kilo: f64, power: Option<usize>, unit: &str) -> String {
     let (mut value, mut at) = (value, 0);
     while at < 4 && power.map_or(value >= kilo, |power| at < power) {
         value /= kilo;
@@ -243,13 +243,13 @@ impl Iperf3Text {
 }
 
 /// The mean, if there is a value.
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = values.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
     (count > 0).then(|| sum / f64::from(count))
 }
 
 /// A percentage with two significant digits.
-fn percentage(lost: u64, packets: u64) -> String {
+pub(crate) fn percentage(lost: u64, packets: u64) -> String {
     let value = super::json::percent(lost, packets);
     let digits = match value {
         _ if value == 0.0 || value >= 9.95 => 0,
