@@ -36,8 +36,14 @@ enum Command {
     Test(Box<commands::test::TestArgs>),
     /// Run the server that tests measure against
     Serve(Box<commands::serve::ServeArgs>),
+    /// iperf's flags and text, for what was written for iperf (iperf2)
+    Iperf(Box<commands::iperf::IperfArgs>),
     /// iperf3's flags, text and JSON, for what was written for iperf3
     Iperf3(Box<commands::iperf3::Iperf3Args>),
+    /// netperf's flags and text, for what was written for netperf
+    Netperf(Box<commands::netperf::NetperfArgs>),
+    /// netserver's flags, for clients of netperf
+    Netserver(commands::netperf::NetserverArgs),
     #[command(flatten)]
     Peer(commands::peers::PeerCommand),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
@@ -127,7 +133,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Commands that are run where the program is called by a link of their name.
-const LINKS: [&str; 2] = ["iperf3", "ttcp"];
+const LINKS: [&str; 5] = ["iperf", "iperf3", "netperf", "netserver", "ttcp"];
 
 /// The command line, with the command of the link by which the program was called.
 fn by_link(words: Vec<OsString>) -> Vec<OsString> {
@@ -150,7 +156,10 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
             commands::experiment::sweep::repeated(*args, words)
         }
         Command::Test(args) => return commands::test::run(&args, words),
+        Command::Iperf(args) => return commands::iperf::run(&args, words),
         Command::Iperf3(args) => return commands::iperf3::run(&args, words),
+        Command::Netperf(args) => return commands::netperf::run(&args, words),
+        Command::Netserver(args) => return commands::netperf::serve(&args, words),
         Command::Peer(command) => return commands::peers::run(command, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),

@@ -514,8 +514,7 @@ mod tests {
     #[test]
     fn commands_of_other_tools_get_their_equivalent() {
         for (line, accepted) in [
-            ("weir iperf -c h -u", "weir test HOST"),
-            ("weir netserver", "weir serve"),
+            ("weir iperf2 -c h -u", "weir iperf"),
             ("weir server", "weir serve"),
             ("weir client h", "weir test HOST"),
             ("weir ITGSend -a h", "weir test HOST"),
@@ -608,7 +607,7 @@ mod tests {
     #[test]
     fn a_terminal_gets_one_hint() {
         for line in
-            ["weir test -c h", "weir test h -1", "weir netperf", "weir impair shw", "weir -s"]
+            ["weir test -c h", "weir test h -1", "weir nuttcp", "weir impair shw", "weir -s"]
         {
             let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
             let error = command_line().try_get_matches_from(&arguments).unwrap_err();

@@ -15,11 +15,13 @@ pub(crate) mod experiment;
 pub(crate) mod exporter;
 #[cfg(target_os = "linux")]
 pub(crate) mod impair;
+pub(crate) mod iperf;
 pub(crate) mod iperf3;
 pub(crate) mod keygen;
 #[cfg(target_os = "linux")]
 pub(crate) mod lab;
 pub(crate) mod man;
+pub(crate) mod netperf;
 pub(crate) mod peers;
 pub(crate) mod profiles;
 pub(crate) mod report;
@@ -27,6 +29,7 @@ pub(crate) mod runs;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod test;
+pub(crate) mod tool;
 pub(crate) mod values;
 
 #[cfg(not(target_os = "linux"))]

@@ -324,6 +324,7 @@ pub fn fuzz_netperf(data: &[u8]) {
     let Some(bytes) = data.first_chunk() else { return };
     let message = codec::Message::parse(bytes);
     assert_eq!(message.to_bytes(), *bytes);
+    assert!(!message.has_passphrase("x") || message.kind == codec::kind::PASSPHRASE);
     if let Ok(request) = Request::parse(&message) {
         assert_eq!(Request::parse(&request.to_message()).as_ref(), Ok(&request));
         if let Ok(plan) = plan(&request, 3600) {

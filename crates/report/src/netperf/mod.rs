@@ -195,6 +195,8 @@ pub struct NetperfOptions {
     pub burst: u32,
     /// Whether small segments are not delayed.
     pub no_delay: bool,
+    /// Whether processor time was asked for. Where it could not be measured, it is -1.
+    pub cpu: bool,
     /// Confidence that repeated tests are to reach.
     pub confidence: Option<NetperfConfidence>,
     /// `UUID`.

@@ -26,8 +26,7 @@ impl NetperfOptions {
         if !summary.is_confident(self) {
             out += &not_confident(summary);
         }
-        let [local, remote] = summary.cpu;
-        let with_cpu = local.is_some() || remote.is_some();
+        let with_cpu = self.cpu;
         out += &match (self.kind, self.verbosity, with_cpu) {
             (_, 0, true) => self.service_demand(summary),
             (NetperfKind::UdpStream, 0, false) => {

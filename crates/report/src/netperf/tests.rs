@@ -90,7 +90,8 @@ fn options(kind: NetperfKind) -> NetperfOptions {
 fn printed(options: &NetperfOptions, text: &str, with_cpu: bool) -> String {
     let (local, remote) = ends(with_cpu);
     let figures = NetperfFigures::of(&record(text), local, remote).unwrap();
-    options.results(&NetperfSummary::of(options, &[figures]).unwrap())
+    let options = NetperfOptions { cpu: with_cpu, ..options.clone() };
+    options.results(&NetperfSummary::of(&options, &[figures]).unwrap())
 }
 
 const RR: &str = "[[connection]]\nshape = \"rr\"";

@@ -178,25 +178,20 @@ impl NetperfOptions {
         }
     }
 
-    fn selected(
-        &self,
-        summary: &NetperfSummary,
-        selection: &NetperfSelection,
-    ) -> Vec<Vec<Option<usize>>> {
-        selection.lines(self.kind, summary.cpu.iter().any(Option::is_some))
+    fn selected(&self, selection: &NetperfSelection) -> Vec<Vec<Option<usize>>> {
+        selection.lines(self.kind, self.cpu)
     }
 
     pub(super) fn keyval(&self, summary: &NetperfSummary, selection: &NetperfSelection) -> String {
         let is_known = |at: &usize| NAMES[*at].0 != "RESULT_BRAND" || self.brand.is_some();
-        let names = self.selected(summary, selection).into_iter().flatten().flatten();
+        let names = self.selected(selection).into_iter().flatten().flatten();
         let names = names.filter(is_known);
         let line = |at: usize| format!("{}={}\n", NAMES[at].0, self.value(NAMES[at].0, summary));
         names.map(line).collect()
     }
 
     pub(super) fn csv(&self, summary: &NetperfSummary, selection: &NetperfSelection) -> String {
-        let names: Vec<Option<usize>> =
-            self.selected(summary, selection).into_iter().flatten().collect();
+        let names: Vec<Option<usize>> = self.selected(selection).into_iter().flatten().collect();
         let joined = |cell: &dyn Fn(usize) -> String| {
             let cells = names.iter().map(|at| at.map_or_else(String::new, cell));
             cells.collect::<Vec<_>>().join(",") + "\n"
@@ -233,7 +228,7 @@ impl NetperfOptions {
             };
             format!("{headings}{values}\n")
         };
-        let blocks: Vec<String> = self.selected(summary, selection).iter().map(block).collect();
+        let blocks: Vec<String> = self.selected(selection).iter().map(block).collect();
         blocks.join("\n")
     }
 }

@@ -545,7 +545,8 @@ mod tests {
             "-c h --cport 5000 --skip-rx-copy --fq-rate 1M --snd-timeout 500 -6 -L 5",
         ] {
             let typed = words(line).into_iter().map(std::ffi::OsString::from);
-            super::super::Line::try_parse_from(typed).unwrap_or_else(|e| panic!("{line}: {e}"));
+            crate::commands::tool::Line::try_parse_from(typed)
+                .unwrap_or_else(|e| panic!("{line}: {e}"));
         }
     }
 

@@ -9,30 +9,20 @@ mod server;
 
 use std::ffi::OsString;
 
-use clap::Parser;
-
 pub(crate) use args::Iperf3Args;
 pub(crate) use output::{Iperf3Output, Iperf3Settings};
 pub(crate) use server::describe;
 
-use super::test::{self, TestArgs};
+use super::test;
+use super::tool::{self, Tool};
 use crate::app::note;
 use crate::error::CliError;
-use crate::parsed;
 use crate::stamp::VERSION;
 
 /// The newest version that was tried.
 const SPOKEN: &str = "3.21";
 /// Exit code of iperf3 for every error.
 const FAILED: i32 = 1;
-
-/// The flags of `weir test` that a client has.
-#[derive(Debug, Parser)]
-#[command(name = "iperf3")]
-struct Line {
-    #[command(flatten)]
-    args: TestArgs,
-}
 
 /// Runs the command; prints errors itself, as iperf3 does. Returns 0 or, after any error, 1.
 pub(crate) fn run(args: &Iperf3Args, words: &[OsString]) -> i32 {
@@ -56,11 +46,7 @@ pub(crate) fn run(args: &Iperf3Args, words: &[OsString]) -> i32 {
 }
 
 fn client(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {
-    let typed: Vec<OsString> = args.test_words()?.into_iter().map(OsString::from).collect();
-    let line = parsed::read(&typed, |words| Line::try_parse_from(words))
-        .map_err(|error| CliError::Refused(Box::new(parsed::refusal(&error, &[]))))?;
-    let mut test = line.args;
-    test.output.iperf3 = Some(args.output());
+    let test = tool::test(args.test_words()?, Tool::Iperf3(args.output()))?;
     let extras = args.extras()?;
     test::run_for(&test, words, |config, stop, observe| {
         weir_peers::run_with(&config, &extras, &stop, observe)

@@ -2,14 +2,13 @@
 
 use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{Flow, Interval, Record};
-use weir_model::warning::Severity;
 use weir_report::{
-    Iperf3Options, Iperf3Text, NoIperf3Form, Start, TextOptions, clean, iperf3_end,
-    iperf3_interval, iperf3_json, iperf3_start, warning,
+    Iperf3Options, Iperf3Text, NoIperf3Form, Start, clean, iperf3_end, iperf3_interval,
+    iperf3_json, iperf3_start,
 };
 
-use crate::app::note;
-use crate::engine::FlowAddresses;
+use crate::commands::tool::{self, ToolOutput};
+use crate::engine::{Address, FlowAddresses};
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +49,10 @@ impl Iperf3Output {
             server_output: None,
         }
     }
+}
 
-    /// The line of a connection that is established.
-    pub(crate) fn connected(&self, host: &str, port: u16) -> String {
+impl ToolOutput for Iperf3Output {
+    fn connected(&mut self, host: &str, port: u16, _: Address) -> String {
         match self.settings.form {
             Iperf3Form::Text => {
                 format!("Connecting to host {}, port {port}\n", clean(host))
@@ -61,8 +61,7 @@ impl Iperf3Output {
         }
     }
 
-    /// The addresses of the streams, before the start.
-    pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
+    fn addresses(&mut self, addresses: &[FlowAddresses]) {
         self.known.flows = addresses
             .iter()
             .map(|known| {
@@ -77,8 +76,7 @@ impl Iperf3Output {
             .collect();
     }
 
-    /// Traffic starts.
-    pub(crate) fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String {
+    fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String {
         let known = &mut self.known;
         known.id.clone_from(&start.id);
         known.version.clone_from(&start.version);
@@ -100,14 +98,12 @@ impl Iperf3Output {
         }
     }
 
-    /// The server's own output.
-    pub(crate) fn server_output(&mut self, text: &str) {
+    fn server_output(&mut self, text: &str) {
         let lines: Vec<String> = text.lines().map(|line| clean(line).to_string()).collect();
         self.server_output = Some(lines.join("\n"));
     }
 
-    /// An interval is over.
-    pub(crate) fn interval(&mut self, interval: &Interval) -> String {
+    fn interval(&mut self, interval: &Interval) -> String {
         match self.settings.form {
             Iperf3Form::Text => {
                 self.text.as_mut().map(|text| text.interval(interval)).unwrap_or_default()
@@ -117,16 +113,14 @@ impl Iperf3Output {
         }
     }
 
-    /// The test failed.
-    pub(crate) fn failed(&mut self, error: &str, with_record: bool) {
+    fn failed(&mut self, error: &str, with_record: bool) {
         match (self.settings.form, with_record) {
             (Iperf3Form::Json, true) => self.error = Some(error.into()),
             (form, _) => print_error(error, form),
         }
     }
 
-    /// The result is known.
-    pub(crate) fn finish(&mut self, record: &Record) -> String {
+    fn finish(&mut self, record: &Record) -> String {
         let complete = record.status == weir_model::record::Status::Complete;
         let text = match self.settings.form {
             Iperf3Form::Text => {
@@ -138,7 +132,7 @@ impl Iperf3Output {
             }
             form => json(record, form, self.error.take(), self.server_output.take()),
         };
-        warn(record);
+        tool::warn(record);
         text.unwrap_or_else(|reason| {
             super::tell(&reason.to_string());
             String::new()
@@ -164,14 +158,6 @@ pub(super) fn json(
         object["server_output_text"] = output.into();
     }
     Ok(format!("{object:#}\n"))
-}
-
-/// Prints the warnings of a result, for which iperf3 has no place, on standard error.
-pub(super) fn warn(record: &Record) {
-    let severe = record.warnings.iter().filter(|warning| warning.severity != Severity::Info);
-    for text in severe.map(|severe| warning(severe, &TextOptions::default())) {
-        note(text.trim_end());
-    }
 }
 
 /// Prints an error in the form of the output.

@@ -3,18 +3,18 @@
 use std::ffi::OsString;
 
 use weir_model::record::{Record, SERVED};
-use weir_peers::{Protocol, ServeConfig};
+use weir_peers::ServeConfig;
 use weir_report::{Iperf3Options, Iperf3Text};
 use weir_traffic::Limits;
 use weir_traffic::session::WorkerConfig;
 
 use super::args::Iperf3Args;
-use super::output::{Iperf3Form, json, warn};
-use crate::commands::serve::{Kept, PidFile, daemon, trim};
-use crate::engine::{ServerEvent, Stop, StopReason};
+use super::output::{Iperf3Form, json};
+use crate::commands::serve::{PidFile, daemon, trim};
+use crate::commands::tool::{self, Served};
+use crate::engine::StopReason;
 use crate::error::CliError;
 use crate::output::Sink;
-use crate::signals;
 
 const NAME: &str = "iperf3";
 /// Maximum duration of a test unless the command line has one: that of a client's test, s.
@@ -56,54 +56,45 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         (None, true) => Sink::to(Box::new(std::io::sink())),
         (logfile, _) => Sink::open(logfile, stamp)?,
     };
-    let serve = Protocol::find(NAME).and_then(|protocol| protocol.serve);
-    let serve = serve.ok_or_else(|| CliError::Internal("iperf3 has no server".into()))?;
-    let server = serve(&config)?;
-    let stop = Stop::new();
-    signals::listen(&stop)?;
-    let pidfile = args.pidfile().map(PidFile::write).transpose()?;
-    if serving.in_background {
-        daemon::hand_over("");
-    }
+    let mut pidfile = None;
     let banner =
         |test: u64| format!("{RULE}\nServer listening on {} (test #{test})\n{RULE}\n", config.port);
     let is_text = settings.form == Iperf3Form::Text;
-    if is_text {
-        sink.text(&banner(1));
-    }
-    let mut kept = Kept::new(words, NAME);
     let (mut tests, mut failed) = (1, false);
-    server.run(&stop, &mut |event| {
+    let stop = tool::serve(NAME, &config, words, serving.in_background, &mut |event| {
         let record = match event {
-            ServerEvent::Refused { peer, reason } => {
-                return super::tell(&format!("{peer}: {reason}"));
+            Served::Listening => {
+                pidfile = args.pidfile().map(PidFile::write).transpose()?;
+                if is_text {
+                    sink.text(&banner(1));
+                }
+                return Ok(false);
             }
-            ServerEvent::SessionClosed { record: Some(record), .. } => record,
-            _ => return,
+            Served::Refused(text) => {
+                super::tell(&text);
+                return Ok(false);
+            }
+            Served::Ended(record) => record,
         };
-        let mut record = *record;
-        kept.stamp(&mut record);
         let text = match settings.form {
-            Iperf3Form::Text => Iperf3Text::of_record(&record, settings.options),
-            form => json(&record, form, None, None),
+            Iperf3Form::Text => Iperf3Text::of_record(record, settings.options),
+            form => json(record, form, None, None),
         };
         match text {
             Ok(text) if is_text => sink.text(&text),
             Ok(text) => sink.raw(&text),
             Err(reason) => super::tell(&reason.to_string()),
         }
-        warn(&record);
+        tool::warn(record);
         failed = record.status != weir_model::record::Status::Complete;
         if failed {
             super::tell(&record.end_reason);
         }
-        kept.store(record);
         tests += 1;
-        if serving.one_off {
-            stop.request(StopReason::Terminated);
-        } else if is_text {
+        if is_text && !serving.one_off {
             sink.text(&banner(tests));
         }
+        Ok(serving.one_off)
     })?;
     drop(pidfile);
     if let Some(failure) = sink.failure() {

@@ -513,9 +513,9 @@ pub(crate) struct OutputArgs {
     /// Do not store the result
     #[arg(long)]
     pub(crate) no_store: bool,
-    /// Print as iperf3 does; set by its command.
+    /// Print as this tool does; set by its command.
     #[arg(skip)]
-    pub(crate) iperf3: Option<crate::commands::iperf3::Iperf3Settings>,
+    pub(crate) tool: Option<crate::commands::tool::Tool>,
 }
 
 /// Flags that repeat a test, and the flag of a file, which a repeated test does not have.

@@ -18,7 +18,7 @@ use super::args::OutputArgs;
 use super::live::{self, Controls, Live};
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::exporter::{self, Exporter, OtlpExporter};
-use crate::commands::iperf3::Iperf3Output;
+use crate::commands::tool::{Tool, ToolOutput};
 use crate::engine::{Address, FlowAddresses, Stop};
 use crate::error::{CliError, chain, error_object};
 use crate::job::{report_error, warn};
@@ -38,8 +38,8 @@ pub(crate) enum Form {
     Json,
     /// One event a line.
     Stream,
-    /// As iperf3 prints it.
-    Iperf3,
+    /// As another tool prints it.
+    Tool,
 }
 
 /// Options of the output.
@@ -55,7 +55,7 @@ impl Options {
     /// The options that the flags request; colour only on a terminal.
     pub(crate) fn of(args: &OutputArgs) -> Options {
         let form = match (args.json, args.json_stream) {
-            _ if args.iperf3.is_some() => Form::Iperf3,
+            _ if args.tool.is_some() => Form::Tool,
             (true, _) => Form::Json,
             (_, true) => Form::Stream,
             _ => Form::Text,
@@ -82,7 +82,7 @@ pub(crate) struct Outputs {
     identity: Identity,
     plan: Plan,
     table: Option<IntervalTable>,
-    iperf3: Option<Iperf3Output>,
+    tool: Option<Box<dyn ToolOutput>>,
     problems: Vec<CliError>,
     exporter: Option<Exporter>,
     otlp: Option<OtlpExporter>,
@@ -169,7 +169,7 @@ impl Outputs {
             identity,
             plan,
             table: None,
-            iperf3: args.iperf3.map(Iperf3Output::new),
+            tool: args.tool.as_ref().map(Tool::output),
             problems: vec![],
             exporter,
             otlp,
@@ -210,20 +210,20 @@ impl Outputs {
         if self.is_text() && self.options.text.verbose {
             note(&format!("connected: {local} -> {remote}"));
         }
-        if let Some(iperf3) = &self.iperf3 {
+        if let Some(tool) = &mut self.tool {
             let host = self.plan.host.as_deref().unwrap_or_default();
-            self.sink.text(&iperf3.connected(host, self.plan.server_port()));
+            self.sink.text(&tool.connected(host, self.plan.server_port(), remote));
         }
     }
 
     /// The server's own output.
     pub(crate) fn server_output(&mut self, text: String) {
-        self.iperf3.iter_mut().for_each(|iperf3| iperf3.server_output(&text));
+        self.tool.iter_mut().for_each(|tool| tool.server_output(&text));
     }
 
     /// The addresses of the flows are known.
     pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
-        self.iperf3.iter_mut().for_each(|iperf3| iperf3.addresses(addresses));
+        self.tool.iter_mut().for_each(|tool| tool.addresses(addresses));
     }
 
     /// Traffic starts.
@@ -246,8 +246,8 @@ impl Outputs {
             Form::Text => self.sink.text(&header(&start, &self.options.text)),
             // The sink stores a failure.
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
-            Form::Iperf3 => {
-                let text = self.iperf3.as_mut().map(|iperf3| iperf3.started(&start, specs));
+            Form::Tool => {
+                let text = self.tool.as_mut().map(|tool| tool.started(&start, specs));
                 self.sink.text(&text.unwrap_or_default());
             }
             Form::Json => {}
@@ -316,8 +316,8 @@ impl Outputs {
                 self.sink.text(&rows);
             }
             Form::Stream => drop(JsonStream::new(&mut self.sink).interval(interval)),
-            Form::Iperf3 => {
-                let text = self.iperf3.as_mut().map(|iperf3| iperf3.interval(interval));
+            Form::Tool => {
+                let text = self.tool.as_mut().map(|tool| tool.interval(interval));
                 self.sink.text(&text.unwrap_or_default());
             }
             Form::Json => {}
@@ -351,8 +351,8 @@ impl Outputs {
             }
             Form::Stream => drop(JsonStream::new(&mut self.sink).end(record)),
             Form::Json => self.sink.raw(&json_pretty(record)),
-            Form::Iperf3 => {
-                let text = self.iperf3.as_mut().map(|iperf3| iperf3.finish(record));
+            Form::Tool => {
+                let text = self.tool.as_mut().map(|tool| tool.finish(record));
                 self.sink.text(&text.unwrap_or_default());
             }
         }
@@ -367,10 +367,9 @@ impl Outputs {
             }
             Form::Json if !with_record => self.sink.raw(&(error_object(&error.refusal()) + "\n")),
             Form::Json => report_error(error),
-            Form::Iperf3 => {
-                self.iperf3
-                    .iter_mut()
-                    .for_each(|iperf3| iperf3.failed(&error.chain(), with_record));
+            Form::Tool => {
+                let text = error.chain();
+                self.tool.iter_mut().for_each(|tool| tool.failed(&text, with_record));
             }
             Form::Text => tell(error, ErrorForm::of_environment()),
         }

@@ -1,0 +1,78 @@
+//! The server: it prints a test at its end, since several may run at the same time.
+
+use std::ffi::OsString;
+
+use weir_peers::ServeConfig;
+use weir_report::{Iperf2Text, iperf2_banner};
+use weir_traffic::Limits;
+use weir_traffic::session::WorkerConfig;
+
+use super::args::IperfArgs;
+use super::stamp;
+use crate::app::note;
+use crate::commands::serve::daemon;
+use crate::commands::tool::{self, Served, fresh_buffers};
+use crate::engine::StopReason;
+use crate::error::CliError;
+use crate::output::Sink;
+use crate::time::since_epoch;
+
+const NAME: &str = "iperf2";
+/// Longest test, s: that of a client's test.
+const SESSION_SECONDS: u64 = 7 * 86_400;
+
+/// Serves clients until it is stopped.
+pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError> {
+    let config = ServeConfig {
+        bind: args.addresses()?,
+        port: args.port(),
+        limits: Limits { session_seconds: SESSION_SECONDS, ..Limits::default() },
+        workers: WorkerConfig::default(),
+        logins: None,
+        passphrase: None,
+        describe: None,
+    };
+    let (wants_background, in_background) = args.runs_in();
+    if wants_background && !in_background {
+        return daemon::start(true, words);
+    }
+    let mut sink = match (args.logfile(), in_background) {
+        (None, true) => Sink::to(Box::new(std::io::sink())),
+        (logfile, _) => Sink::open(logfile, None)?,
+    };
+    let options = args.options();
+    let mut streams = 0;
+    let stop = tool::serve(NAME, &config, words, in_background, &mut |event| {
+        match event {
+            Served::Listening if !options.csv => {
+                let transport = if args.udp() { "UDP" } else { "TCP" };
+                let title = format!("Server listening on {transport} port {}", config.port);
+                let [_, buffer] = fresh_buffers(args.udp(), [None; 2]);
+                sink.text(&iperf2_banner(&title, args.udp(), &[], buffer, None));
+            }
+            Served::Listening => {}
+            Served::Refused(text) => note(&format!("iperf: {text}")),
+            Served::Ended(record) => {
+                let mut shown = record.clone();
+                if !args.has_rows() {
+                    shown.intervals.clear();
+                }
+                streams += 1;
+                let now = since_epoch(std::time::SystemTime::now());
+                let lasted = std::time::Duration::from_secs_f64(record.seconds.max(0.0));
+                let started = now.saturating_sub(lasted);
+                let time = |end: f64| stamp(options, started, end);
+                match Iperf2Text::of_record(&shown, options, streams, &time) {
+                    Ok(text) => sink.text(&text),
+                    Err(reason) => note(&format!("iperf: {reason}")),
+                }
+                tool::warn(record);
+            }
+        }
+        Ok(false)
+    })?;
+    if let Some(failure) = sink.failure() {
+        return Err(failure);
+    }
+    Ok(stop.reason().map_or(0, StopReason::service_exit_code))
+}
