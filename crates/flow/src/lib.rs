@@ -60,7 +60,7 @@ pub use receive::{
 };
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 pub use send::header_bytes;
-pub use send::{NextSend, SendCount, Sending};
+pub use send::{NextSend, Numbering, SendCount, Sending};
 pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};
 pub use supply::{Recording, Summary, Supply};

@@ -141,6 +141,15 @@ impl Waits {
     }
 }
 
+/// Numbers of a flow in the headers of its datagrams, where they are not those of the session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Numbering {
+    /// The flow. Absent: its number in the session.
+    pub flow: Option<u32>,
+    /// The first datagram.
+    pub first: u64,
+}
+
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
@@ -152,6 +161,8 @@ pub struct Sending {
     flags: u32,
     /// What is added to the monotonic clock for the send times on the wire, ns.
     epoch_ns: u64,
+    /// The number of the first datagram on the wire.
+    first_number: u64,
     rate: Option<(f64, u32, CatchUp)>,
     /// The rate that it started with, and each one since.
     rates: Vec<RateFrom>,
@@ -222,6 +233,7 @@ impl Sending {
             flow: spec.id,
             flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
             epoch_ns: 0,
+            first_number: 0,
             rate,
             rates: vec![RateFrom {
                 ns: 0,
@@ -282,6 +294,14 @@ impl Sending {
     #[must_use]
     pub fn with_epoch(self, epoch_ns: u64) -> Self {
         Sending { epoch_ns, ..self }
+    }
+
+    /// The same with other numbers in its headers.
+    #[must_use]
+    pub fn with_numbering(mut self, numbering: Numbering) -> Self {
+        self.flow = numbering.flow.unwrap_or(self.flow);
+        self.first_number = numbering.first;
+        self
     }
 
     /// The data that it sends in place of generated content.
@@ -908,7 +928,7 @@ impl WithCodec for Fill<'_> {
     fn with<C: Codec>(self, codec: C) {
         let Fill { sending, bytes, now_ns } = self;
         let mut fields = HeaderFields {
-            sequence: sending.sequence,
+            sequence: sending.sequence.wrapping_add(sending.first_number),
             send_time_ns: now_ns.wrapping_add(sending.epoch_ns),
             lateness_ns: 0,
             flow: sending.flow,
@@ -919,11 +939,13 @@ impl WithCodec for Fill<'_> {
         }
         let mut tags = Tags::new(&sending.key);
         let slot = sending.pacer.as_ref().map(Pacer::slot);
+        let has_one_size = sending.has_one_size();
         for (i, packet) in bytes.chunks_exact_mut(sending.sizes.max()).enumerate() {
             if let (Some(pacer), Some(slot)) = (&sending.pacer, slot) {
                 fields.lateness_ns = lateness(now_ns, pacer.intended_ns(slot + i as u64));
             }
-            codec.encode(&mut tags, &fields, packet);
+            let bytes = if has_one_size { packet.len() } else { sending.size(i) };
+            codec.encode(&mut tags, &fields, &mut packet[..bytes]);
             fields.sequence += 1;
         }
     }

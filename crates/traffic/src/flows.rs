@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use weir_flow::assemble::interval;
 use weir_flow::{
-    Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, Receiving, SenderClock, Sending,
-    StreamReceiving, Supply, Transacting,
+    Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, Numbering, Receiving,
+    SenderClock, Sending, StreamReceiving, Supply, Transacting,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
@@ -75,6 +75,8 @@ pub(crate) struct SessionFacts {
     pub(crate) expected: Arc<Expected>,
     /// What the payload of each sent datagram begins with after its header; empty: nothing.
     pub(crate) prefix: Arc<[u8]>,
+    /// Numbers in the headers of datagrams.
+    pub(crate) numbering: Numbering,
 }
 
 impl SessionFacts {
@@ -223,13 +225,13 @@ fn is_last(done: &AtomicBool, left: &AtomicUsize) -> bool {
 /// A sender of `spec`, with the data of a file if the plan has it.
 fn sending(
     engine: &Engine,
+    facts: &SessionFacts,
     spec: &FlowSpec,
     key: TagKey,
-    omit_ns: u64,
     segmented: bool,
     supply: Option<Arc<Supply>>,
 ) -> Arc<Mutex<Sending>> {
-    let sending = Sending::new(spec, key, omit_ns, segmented);
+    let sending = Sending::new(spec, key, facts.omit_ns, segmented).with_numbering(facts.numbering);
     let sending = match sending.header().carries().time.map(|time| time.epoch) {
         Some(Epoch::Realtime) => {
             sending.with_epoch(engine.clock().bracket().realtime_minus_monotonic() as u64)
@@ -288,7 +290,7 @@ impl Flow {
             state.sharing_memory(facts.flows)
         };
         let part = if sends {
-            let state = sending(engine, &spec, key, facts.omit_ns, segmented, supply);
+            let state = sending(engine, facts, &spec, key, segmented, supply);
             let awaited = echo.map(|echo| {
                 let back = Arc::new(Mutex::new(receiving().of_echo(echo.most_bytes())));
                 AwaitedEcho::new(back, facts.loss_threshold_ns)
@@ -324,7 +326,7 @@ impl Flow {
             let echo = back.map(|state| Returning { state, base_overflow });
             Part::DatagramSend { state, echo }
         } else {
-            let mut state = receiving();
+            let mut state = receiving().with_first_number(facts.numbering.first);
             if socket.counter().is_some() {
                 state = state.counted_elsewhere();
             }
@@ -440,7 +442,7 @@ impl Flow {
                 weir_net::socket::limit_unsent(&*socket, unsent_at(rate));
             }
             let key = TagKey::for_flow(&facts.key, spec.id);
-            let state = sending(engine, &spec, key, facts.omit_ns, false, supply);
+            let state = sending(engine, facts, &spec, key, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
             let echo = spec.connection.echo.map(|_| receiving());
             let role = StreamRole::Send {

@@ -34,6 +34,7 @@ pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
 pub use exchange::Exchange;
+pub use weir_flow::Numbering;
 pub use weir_wire::control::SenderTotal;
 
 /// Connections of a flow's listener that are not yet accepted.
@@ -288,6 +289,7 @@ impl End {
                 flows: plan.connections.iter().map(|c| c.count as usize).sum(),
                 expected: Arc::default(),
                 prefix: Arc::default(),
+                numbering: Default::default(),
             },
             flows: vec![],
             events,
@@ -308,10 +310,18 @@ impl End {
         self
     }
 
-    /// Sets what the payload of each datagram begins with after its header, as far as it fits.
+    /// Sets what the payload of each datagram that is added from now on begins with after its header, as far as it fits.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &[u8]) -> End {
         self.facts.prefix = prefix.into();
+        self
+    }
+
+    /// Sets the numbers in the headers of the datagrams that are added from now on: those of a sender, or the first one of a
+    /// receiver, whose header has numbers of up to 63 bits.
+    #[must_use]
+    pub fn with_numbering(mut self, numbering: Numbering) -> End {
+        self.facts.numbering = numbering;
         self
     }
 
@@ -373,12 +383,13 @@ impl End {
         ));
     }
 
-    /// Starts the intervals, and sending at their start.
+    /// Starts the intervals, and each flow at their start or as long after it as its connection states.
     pub fn start(&self, intervals: IntervalClock) {
         lock(&self.cpu).start();
         for flow in &self.flows {
             flow.begin_intervals(intervals);
-            flow.start(&self.engine, intervals.start_ns, intervals);
+            let after = flow.spec.connection.start_after.0;
+            flow.start(&self.engine, intervals.start_ns.saturating_add(after), intervals);
         }
     }
 

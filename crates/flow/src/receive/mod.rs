@@ -139,6 +139,8 @@ pub struct Receiving {
     sizes: Sizes,
     key: TagKey,
     tracking: Tracking,
+    /// The number of the first datagram that is expected.
+    first_number: u64,
     expected_packets_per_second: f64,
     /// The interval between packets, if it is constant.
     gap_ns: Option<f64>,
@@ -281,6 +283,7 @@ impl Receiving {
             sizes,
             key,
             tracking,
+            first_number: 0,
             expected_packets_per_second: rate.unwrap_or(0.0),
             gap_ns: rate.filter(|rate| is_even && *rate > 0.0).map(|rate| 1e9 / rate),
             clock: SenderClock::default(),
@@ -319,6 +322,12 @@ impl Receiving {
             window: None,
             log: IntervalLog::default(),
         }
+    }
+
+    /// The same for a flow whose first number is another than that of its header's format. Needs numbers of up to 63 bits.
+    #[must_use]
+    pub fn with_first_number(self, first_number: u64) -> Self {
+        Receiving { first_number, ..self }
     }
 
     /// The client's receiver of what comes back of the datagrams that it sent itself: of each at most `most_bytes`. Their
@@ -613,7 +622,8 @@ impl Receiving {
             Tracking::Counted | Tracking::Elsewhere(_) => (self.sum.packets, Arrival::InOrder),
             Tracking::Narrow(t, extender) => {
                 let since_last = quiet_ns as f64 / 1e9 * self.expected_packets_per_second;
-                let extended = extender.extend(header.sequence, since_last as u64);
+                let sequence = header.sequence.wrapping_sub(self.first_number);
+                let extended = extender.extend(sequence, since_last as u64);
                 let arrival = t.on_packet(extended.sequence, now_ns);
                 if arrival != Arrival::Implausible {
                     extender.accept(extended);

@@ -202,6 +202,7 @@ pub(super) async fn run(
         flows: specs.len(),
         expected: Arc::default(),
         prefix: Arc::default(),
+        numbering: Default::default(),
     };
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     let (events, mut inbox) = mpsc::unbounded_channel();

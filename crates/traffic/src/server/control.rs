@@ -338,6 +338,7 @@ impl Task<'_> {
             flows: specs.len(),
             expected: Arc::default(),
             prefix: Arc::default(),
+            numbering: Default::default(),
         };
         let files = match self.files(&specs, facts.session) {
             Ok(files) => files,

@@ -537,6 +537,7 @@ fn facts(
         flows,
         expected: Arc::default(),
         prefix: Arc::default(),
+        numbering: Default::default(),
     })
 }
 
