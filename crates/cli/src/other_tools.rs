@@ -3,6 +3,10 @@
 /// Commands of other tools and their equivalents. README.md has examples of the same equivalents (tested below).
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["iperf2"], "weir iperf, with iperf's flags; weir test HOST --peer iperf2 has Weir's text"),
+    (
+        &["mgen"],
+        "weir serve --peer mgen=PORT (mgen port PORT) or weir test HOST --peer mgen -u",
+    ),
     (&["ITGRecv", "server"], "weir serve"),
     (&["client"], "weir test HOST"),
     (&["nuttcp"], "weir serve (nuttcp -S) or weir test HOST; weir ttcp speaks its classic mode"),

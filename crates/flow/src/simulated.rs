@@ -265,6 +265,33 @@ fn headers_of_iperf_give_loss_order_and_jitter_and_no_delay() {
     }
 }
 
+/// The headers of a flow may have another flow's number and begin with another number, and its receiver expects that.
+#[test]
+fn numbers_of_headers_may_begin_anywhere() {
+    let header = "mgen-crc".parse().unwrap();
+    let payload = Some("60..200".parse().unwrap());
+    let s = spec(Connection { header, payload, ..udp("1000pps", 64, 1) });
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let first = u64::from(u32::MAX) - 499;
+    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None).with_first_number(first);
+    receiving.start(clock());
+    let sending =
+        Sending::new(&s, key, 0, false).with_numbering(crate::Numbering { flow: Some(9), first });
+    run_sender(sending, &s, clock(), 0, &mut |n, bytes| {
+        // The message states its own length, and wraps in the middle.
+        assert_eq!(bytes[..2], (bytes.len() as u16).to_be_bytes());
+        assert_eq!(bytes[4..8], 9_u32.to_be_bytes());
+        assert_eq!(bytes[8..12], ((first + n) as u32).to_be_bytes());
+        if n != 700 {
+            receiving.on_message(bytes, None, 6 * SECOND + n * 1_000_000, |_| {});
+        }
+        vec![]
+    });
+    receiving.finish(9 * SECOND);
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((rx.packets, rx.lost_packets, rx.unreadable_packets), (999, Some(1), Some(0)));
+}
+
 /// Without a tag a changed number is accepted, as far as it is plausible. The sender's count contradicts it, and then
 /// only counts are used.
 #[test]

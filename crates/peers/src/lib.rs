@@ -13,6 +13,7 @@ pub mod fuzz;
 mod iperf2;
 mod iperf3;
 mod limit;
+mod mgen;
 mod netperf;
 mod one_sided;
 mod options;
@@ -47,6 +48,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     iperf2::PROTOCOL,
     iperf3::PROTOCOL,
     netperf::PROTOCOL,
+    mgen::PROTOCOL,
     echo::PROTOCOL,
     stamp::PROTOCOL,
     stamp::TWAMP_LIGHT,

@@ -1,16 +1,16 @@
-//! Tests without a control connection: the far end answers what arrives, and this end measures the answers.
+//! Tests without a control connection: this end measures what it sends, and the answers where the far end sends any.
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Echo, FlowSpec, Plan};
+use weir_model::plan::{Connection, Echo, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_model::report::EndReport;
-use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Signals, Workers};
+use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Numbering, Signals, Workers};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
 use crate::carried::{self, Side};
@@ -40,8 +40,20 @@ pub(crate) fn prepared(config: &ClientConfig, accepted: &[&str]) -> Result<Plan,
     Ok(plan)
 }
 
-/// The messages of the protocol among the datagrams of a flow; `None`: there are none.
-pub(crate) type MakeSignals<'a> = &'a mut dyn FnMut(&FlowSpec) -> Option<Box<dyn Signals>>;
+/// What a protocol adds to the datagrams of a flow.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// Its messages among them; absent: there are none.
+    pub(crate) signals: Option<Box<dyn Signals>>,
+    /// What each payload begins with after its header.
+    pub(crate) prefix: Vec<u8>,
+    /// The numbers in their headers.
+    pub(crate) numbering: Numbering,
+}
+
+/// Makes the additions to a flow with this server.
+pub(crate) type MakeAdditions<'a> =
+    &'a mut dyn FnMut(&FlowSpec, SocketAddr) -> Result<Additions, TrafficError>;
 
 /// Runs the test of a checked plan.
 ///
@@ -50,23 +62,23 @@ pub(crate) type MakeSignals<'a> = &'a mut dyn FnMut(&FlowSpec) -> Option<Box<dyn
 pub(crate) fn run(
     config: &ClientConfig,
     plan: Plan,
-    signals: MakeSignals,
+    additions: MakeAdditions,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let test = test(config, plan, signals, stop, observe);
+    let test = test(config, plan, additions, stop, observe);
     crate::run_test(config, "a test without a control connection has no commands", test)
 }
 
 async fn test(
     config: &ClientConfig,
     plan: Plan,
-    signals: MakeSignals<'_>,
+    additions: MakeAdditions<'_>,
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let workers = Workers::start(&config.into())?;
-    let opening = open(config, &plan, &workers, signals);
+    let opening = open(config, &plan, &workers, additions);
     let (peer, specs, end) = tokio::select! {
         opened = opening => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
@@ -130,7 +142,11 @@ async fn test(
     let (status, end_reason) = over.status();
     let peer_name = plan.peer.label().into();
     let record = assemble(Parts {
-        plan: Plan { host: Some(config.host.clone()), ..plan.clone() },
+        // Without one, each connection names its own.
+        plan: Plan {
+            host: Some(config.host.clone()).filter(|host| !host.is_empty()),
+            ..plan.clone()
+        },
         specs,
         family,
         local: report,
@@ -163,7 +179,8 @@ fn silent(report: &EndReport, specs: &[FlowSpec], peer: SocketAddr) -> Option<Tr
         let flow = report.flows.iter().find(|flow| flow.id == spec.id);
         let sent = flow.and_then(|flow| flow.sender.as_ref()).map_or(0, |sender| sender.packets);
         let back = flow.and_then(|flow| flow.echo.as_ref()).map_or(0, |echo| echo.packets);
-        spec.connection.transport.datagrams() && sent > 0 && back == 0
+        let is_echo = spec.connection.echo.is_some();
+        is_echo && spec.connection.transport.datagrams() && sent > 0 && back == 0
     };
     specs.iter().all(is_silent).then(|| TrafficError::Lost {
         address: peer.into(),
@@ -172,38 +189,93 @@ fn silent(report: &EndReport, specs: &[FlowSpec], peer: SocketAddr) -> Option<Tr
     })
 }
 
-/// Opens the sockets of all flows, to the first address of the server that has the family of the plan's own address.
+/// Opens the sockets of all flows, each to the first address of its server that has the family of the plan's own address;
+/// returns the address of the first one.
 async fn open(
     config: &ClientConfig,
     plan: &Plan,
     workers: &Workers,
-    signals: MakeSignals<'_>,
+    additions: MakeAdditions<'_>,
 ) -> Result<(SocketAddr, Vec<FlowSpec>, End), TrafficError> {
-    let found = session::resolve(&config.host, plan).await?;
-    let fits =
-        |to: &&SocketAddr| plan.bind.is_none_or(|bind| bind.first().is_ipv4() == to.is_ipv4());
-    let peer = *found.iter().find(fits).ok_or_else(|| TrafficError::Input {
-        field: "bind",
-        given: plan.bind.map(|bind| bind.to_string()).unwrap_or_default(),
-        accepted: format!("an address of the family of {}", config.host),
+    let servers = servers(config, plan).await?;
+    let server = |connection: &Connection| servers.get(&server_of(connection)).copied();
+    let first = plan.connections.first().and_then(server).ok_or_else(|| TrafficError::Input {
+        field: "connection",
+        given: "none".into(),
+        accepted: "at least one".into(),
     })?;
-    let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
+    let specs = plan.flows(crate::family(first), session::path_mtu_bytes(first.ip()));
     let timed = Plan {
         loss_threshold: Some(weir_model::units::Span(loss_threshold_ns(plan))),
         ..plan.clone()
     };
     let key = session::random()?;
-    let mut end =
-        End::new(workers, &timed, false).with_key(key).with_host(peer.ip(), plan.device.as_deref());
+    let mut end = End::new(workers, &timed, false)
+        .with_key(key)
+        .with_host(first.ip(), plan.device.as_deref());
     for spec in &specs {
+        let peer = server(&spec.connection).unwrap_or(first);
         if spec.connection.transport.datagrams() {
-            let socket = session::open_datagrams(plan, spec, true, None, Some(peer))?;
-            end.datagrams(spec, true, socket, signals(spec));
+            let local = shared_port(plan, &specs, spec, peer);
+            let socket = session::open_datagrams(plan, spec, true, local, Some(peer))?;
+            let Additions { signals, prefix, numbering } = additions(spec, peer)?;
+            end = end.with_prefix(&prefix).with_numbering(numbering);
+            end.datagrams(spec, true, socket, signals);
         } else {
             let timeout: Duration = config.connect_timeout;
             let stream = session::connect_stream(plan, spec, true, peer, timeout).await?;
             end.stream(spec, true, stream)?;
         }
     }
-    Ok((peer, specs, end))
+    Ok((first, specs, end))
+}
+
+/// The server that a connection names: host and port.
+type ServerName = (Option<String>, Option<u16>);
+
+fn server_of(connection: &Connection) -> ServerName {
+    (connection.host.clone(), connection.port)
+}
+
+/// The addresses of all servers.
+async fn servers(
+    config: &ClientConfig,
+    plan: &Plan,
+) -> Result<HashMap<ServerName, SocketAddr>, TrafficError> {
+    let mut servers = HashMap::new();
+    for connection in &plan.connections {
+        let name = server_of(connection);
+        if servers.contains_key(&name) {
+            continue;
+        }
+        let host = name.0.as_ref().unwrap_or(&config.host);
+        let found =
+            session::resolve(host, &Plan { port: name.1.or(plan.port), ..plan.clone() }).await?;
+        let fits =
+            |to: &&SocketAddr| plan.bind.is_none_or(|bind| bind.first().is_ipv4() == to.is_ipv4());
+        let peer = *found.iter().find(fits).ok_or_else(|| TrafficError::Input {
+            field: "bind",
+            given: plan.bind.map(|bind| bind.to_string()).unwrap_or_default(),
+            accepted: format!("an address of the family of {host}"),
+        })?;
+        servers.insert(name, peer);
+    }
+    Ok(servers)
+}
+
+/// The local address of a flow whose port another flow has as well. The system then lets both use it.
+fn shared_port(
+    plan: &Plan,
+    specs: &[FlowSpec],
+    spec: &FlowSpec,
+    peer: SocketAddr,
+) -> Option<SocketAddr> {
+    let port = spec.connection.client_port()?;
+    let same = |other: &&FlowSpec| other.connection.client_port() == Some(port);
+    if specs.iter().filter(same).count() < 2 {
+        return None;
+    }
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let ip = plan.bind.map_or(any[usize::from(peer.is_ipv6())], |bind| bind.first());
+    Some(SocketAddr::new(ip, port))
 }

@@ -56,6 +56,8 @@ pub(crate) struct Bounds {
     pub(crate) length: Option<Duration>,
     /// Silence that ends a session.
     pub(crate) silence: Option<Duration>,
+    /// The protocol has no other end: a session of datagrams that silence ends is complete.
+    pub(crate) is_over_by_silence: bool,
 }
 
 /// A session that has ended.
@@ -298,7 +300,11 @@ async fn until_end(end: &End, shared: &Shared, kind: SessionKind, start_ns: u64)
                 }
                 let silent = shared.age(end.last_arrival_ns().max(start_ns));
                 if silence.is_some_and(|most| silent > most) {
-                    return partial(format!("nothing arrived for {} s", silent.as_secs()));
+                    let reason = format!("nothing arrived for {} s", silent.as_secs());
+                    if shared.bounds.is_over_by_silence {
+                        return Ended::new(Status::Complete, reason);
+                    }
+                    return partial(reason);
                 }
             }
             reason = shared.stop.asked(1) => {
@@ -316,6 +322,7 @@ impl Bounds {
             total: None,
             length: Some(Duration::from_secs(limits.session_seconds)),
             silence: Some(Duration::from_secs(limits.silence_seconds)),
+            is_over_by_silence: false,
         }
     }
 }

@@ -189,6 +189,9 @@ impl Plan {
                 let accepted = crate::one_of(transports.iter().map(|name| name.label()));
                 return refuse("transport", format!("{name} with peer {}", self.peer), accepted);
             }
+            if self.peer.has_several_servers() {
+                continue;
+            }
             if let Some(host) = &connection.host {
                 let given = format!("{host} with peer {}", self.peer);
                 return refuse("host", given, "absent: one server, the test's".into());
@@ -352,6 +355,14 @@ impl Connection {
             self.header.refused(&self.transport, smallest, self.verify)
         {
             return refuse(field, given, &accepted);
+        }
+        if self.content == crate::content::Content::File && self.header.has_trailer() {
+            let given = format!("{} with content file", self.header);
+            return refuse(
+                "header",
+                given,
+                "a header without a checksum, which would replace data",
+            );
         }
         if let Some((field, given, accepted)) = self.refused_by_engine() {
             return refuse(field, given, &accepted);

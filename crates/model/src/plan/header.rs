@@ -61,6 +61,10 @@ formats! {
     Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
     Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
+    /// MGEN's message: a 32-bit sequence number, and the send time in microseconds.
+    Mgen: "mgen" { min_payload_bytes: 28, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
+    /// MGEN's message with a checksum (`mgen txchecksum`).
+    MgenChecked: "mgen-crc" { min_payload_bytes: 52, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// RTP's (RFC 3550), with Weir's own behind it.
     Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true, echoed: false },
     /// That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
@@ -90,6 +94,12 @@ impl HeaderFormat {
     #[must_use]
     pub fn numbered(self) -> bool {
         self.facts().numbered
+    }
+
+    /// Whether datagrams end with a checksum instead of content.
+    #[must_use]
+    pub fn has_trailer(self) -> bool {
+        self == HeaderFormat::MgenChecked
     }
 
     /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
@@ -124,10 +134,11 @@ impl HeaderFormat {
             let accepted = format!("at least {least} bytes with header {self}");
             return Some(("payload", given.0.to_string(), accepted));
         }
-        (verify && !self.numbered()).then(|| {
-            let numbered = Self::ALL.iter().filter(|format| format.numbered());
-            let names = crate::phrases::one_of(numbered.map(|format| format.label()));
-            let accepted = format!("a header with a sequence number: {names}");
+        let is_verified = |format: &&Self| format.numbered() && !format.has_trailer();
+        (verify && !is_verified(&&self)).then(|| {
+            let names = Self::ALL.iter().filter(is_verified).map(|format| format.label());
+            let names = crate::phrases::one_of(names);
+            let accepted = format!("a header with a sequence number, and no checksum: {names}");
             ("verify", format!("true with header {self}"), accepted)
         })
     }

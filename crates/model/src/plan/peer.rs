@@ -58,12 +58,22 @@ peers! {
     Iperf2: "iperf2", 5001, [Tcp, Udp];
     /// That of netperf.
     Netperf: "netperf", 12_865, [Tcp, Udp];
+    /// MGEN's messages, without a control connection.
+    Mgen: "mgen", 5000, [Udp];
     /// The echo protocol (RFC 862), which sends back what it receives.
     Echo: "echo", 7, [Tcp, Udp];
     /// STAMP (RFC 8762), without authentication.
     Stamp: "stamp", 862, [Udp];
     /// TWAMP Light (RFC 5357, appendix I), without authentication.
     TwampLight: "twamp-light", 862, [Udp];
+}
+
+impl PeerName {
+    /// Whether the connections of a test may have servers of their own: there is no control connection.
+    #[must_use]
+    pub(super) fn has_several_servers(self) -> bool {
+        self == PeerName::Mgen
+    }
 }
 
 crate::names::labelled!(PeerName, "peer");

@@ -6,7 +6,8 @@ mod server;
 use weir_model::plan::{PeerName, Plan};
 use weir_traffic::{ClientConfig, TrafficError};
 
-use crate::{Client, Protocol, one_sided};
+use crate::one_sided::{self, Additions};
+use crate::{Client, Protocol};
 
 /// Declaration of the protocol.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -17,7 +18,13 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     client: Some(Client {
         check: |config| prepared(config).map(drop),
         run: |config, stop, observe| {
-            one_sided::run(config, prepared(config)?, &mut |_| None, stop, observe)
+            one_sided::run(
+                config,
+                prepared(config)?,
+                &mut |_, _| Ok(Additions::default()),
+                stop,
+                observe,
+            )
         },
         probe: None,
     }),

@@ -10,7 +10,8 @@ use weir_traffic::session::{DatagramSocket, Signal, Signals};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 use weir_wire::header::stamp::{BASE_BYTES, Reply};
 
-use crate::{carried, one_sided};
+use crate::carried;
+use crate::one_sided::{self, Additions};
 
 /// The options of a connection that a test has, by their fields.
 const ACCEPTED: &[&str] = &[
@@ -132,13 +133,14 @@ pub(super) fn run(
 ) -> Result<Record, Failure> {
     let plan = prepared(config)?;
     let mut flows: Vec<(u32, Arc<Mutex<Replies>>)> = vec![];
-    let mut signals = |spec: &FlowSpec| {
+    let mut additions = |spec: &FlowSpec, _| {
         let replies = Arc::default();
         flows.push((spec.id, Arc::clone(&replies)));
-        Some(Box::new(ReplySignals(replies)) as Box<dyn Signals>)
+        let signals: Box<dyn Signals> = Box::new(ReplySignals(replies));
+        Ok(Additions { signals: Some(signals), ..Additions::default() })
     };
     let has_omitted = plan.omit.0 > 0;
-    let mut result = one_sided::run(config, plan, &mut signals, stop, observe);
+    let mut result = one_sided::run(config, plan, &mut additions, stop, observe);
     let record = match &mut result {
         Ok(record) => Some(record),
         Err(failure) => failure.partial.as_deref_mut(),

@@ -345,7 +345,7 @@ impl Test for Once {
         set_debug(&settings, &listening)?;
         observe(line("socket".into()));
         let silence = settings.udp.then_some(SILENCE);
-        let bounds = Bounds { sessions: 1, total: Some(1), length: None, silence };
+        let bounds = Bounds { sessions: 1, total: Some(1), silence, ..Bounds::default() };
         let mut finished = None;
         let mut on_event = |event: SessionEvent| {
             match event {

@@ -6,6 +6,7 @@ mod common;
 mod echo;
 mod iperf2;
 mod iperf3;
+mod mgen;
 mod netperf;
 mod reflected;
 mod stamp;

@@ -6,6 +6,7 @@
 
 pub mod iperf2;
 mod iperf3;
+pub mod mgen;
 mod microseconds;
 pub mod native;
 mod none;
@@ -127,8 +128,13 @@ pub trait Codec: Copy {
     /// What the header carries.
     fn carries(self) -> Carries;
 
-    /// Writes the header into the first [`Carries::bytes`] bytes of `out`; the rest is unchanged. Narrow
-    /// fields carry the low bits of the wide ones.
+    /// Bytes at the end of the datagram that the format has as well: a checksum.
+    fn trailer_bytes(self) -> usize {
+        0
+    }
+
+    /// Writes the header into the first [`Carries::bytes`] bytes of `out`, which is the whole datagram, and the trailer into its
+    /// last bytes; the rest is unchanged. Narrow fields carry the low bits of the wide ones.
     ///
     /// # Panics
     /// If `out` is shorter than the header.
@@ -179,6 +185,14 @@ macro_rules! formats {
                 }
             }
 
+            /// See [`Codec::trailer_bytes`].
+            #[must_use]
+            pub fn trailer_bytes(self) -> usize {
+                match self {
+                    $(Self::$variant(codec) => codec.trailer_bytes(),)*
+                }
+            }
+
             /// Does work with the codec of this header.
             #[inline]
             pub fn dispatch<W: WithCodec>(self, work: W) -> W::Output {
@@ -217,6 +231,8 @@ formats! {
     Iperf2Narrow: iperf2::Iperf2Narrow,
     Iperf3: iperf3::Iperf3,
     Iperf3Wide: iperf3::Iperf3Wide,
+    Mgen: mgen::Mgen,
+    MgenChecked: mgen::MgenChecked,
     Rtp: rtp::Rtp,
     Stamp: stamp::Stamp,
 }
@@ -312,7 +328,8 @@ mod tests {
             let least = usize::try_from(format.min_payload_bytes()).unwrap();
             for payload in [least, least + 1, 64, 1472, 65_507] {
                 let carries = Header::new(*format, payload).carries();
-                assert!(carries.bytes <= payload, "{format} {payload}");
+                let header = Header::new(*format, payload);
+                assert!(carries.bytes + header.trailer_bytes() <= payload, "{format} {payload}");
                 let numbered = format.numbered() && payload > 0;
                 assert_eq!(carries.sequence_bits > 0, numbered, "{format} {payload}");
             }
@@ -333,7 +350,8 @@ mod tests {
             let key = TagKey::for_flow(&[7; 16], 1);
             let mut out = vec![fill; payload];
             header.encode(&key, &fields, &mut out);
-            prop_assert!(out[carries.bytes..].iter().all(|b| *b == fill), "beyond the header");
+            let content = &out[carries.bytes..payload - header.trailer_bytes()];
+            prop_assert!(content.iter().all(|b| *b == fill), "beyond the header");
             let got = header.decode(&key, &out).unwrap();
             let mask = |bits: u32| if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
             prop_assert_eq!(got.sequence, fields.sequence & mask(carries.sequence_bits));

@@ -4950,11 +4950,13 @@ export interface components {
          *     - `iperf2-32bit`: That of iperf2 before 2.0.10, with a 32-bit sequence number.
          *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
          *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
+         *     - `mgen`: MGEN's message: a 32-bit sequence number, and the send time in microseconds.
+         *     - `mgen-crc`: MGEN's message with a checksum (`mgen txchecksum`).
          *     - `rtp`: RTP's (RFC 3550), with Weir's own behind it.
          *     - `stamp`: That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "rtp" | "stamp";
+        HeaderFormat: "native" | "none" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "mgen" | "mgen-crc" | "rtp" | "stamp";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
@@ -6383,12 +6385,13 @@ export interface components {
          *     - `iperf3`: That of iperf3.
          *     - `iperf2`: That of iperf2.
          *     - `netperf`: That of netperf.
+         *     - `mgen`: MGEN's messages, without a control connection.
          *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
          *     - `stamp`: STAMP (RFC 8762), without authentication.
          *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
          * @enum {string}
          */
-        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "echo" | "stamp" | "twamp-light";
+        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "mgen" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50
