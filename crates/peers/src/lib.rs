@@ -18,6 +18,7 @@ mod netperf;
 mod one_sided;
 mod options;
 mod reflector;
+pub mod scripts;
 mod serving;
 mod sessions;
 mod shown;

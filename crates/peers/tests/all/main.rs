@@ -9,5 +9,6 @@ mod iperf3;
 mod mgen;
 mod netperf;
 mod reflected;
+mod scripts;
 mod stamp;
 mod ttcp;

@@ -1,0 +1,164 @@
+//! The patterns of MGEN's flows.
+
+use weir_model::ModelError;
+
+use crate::scripts::line::{Words, meant};
+use crate::scripts::timeline::Pattern;
+
+/// Minimum and maximum of a message over UDP, bytes.
+const DATAGRAM_BYTES: (u64, u64) = (28, 8192);
+/// The same over TCP. MGEN has no maximum; a plan has this one.
+const STREAM_BYTES: (u64, u64) = (76, 16 << 20);
+/// Maximum number of messages per second.
+const MAX_RATE: f64 = 1e9;
+
+/// A pattern with its sizes.
+#[derive(Clone)]
+pub(super) struct Sent {
+    pub(super) pattern: Pattern,
+    pub(super) size: String,
+    pub(super) bytes: (u64, u64),
+}
+
+/// Reads the parameters of a pattern.
+pub(super) fn sent(name: &str, mut words: Words, of_stream: bool) -> Result<Sent, ModelError> {
+    let sent = match name {
+        "PERIODIC" => {
+            let rate = rate(name, &mut words)?;
+            let (size, bytes) = size(name, &mut words, of_stream)?;
+            Sent { pattern: even(rate), size, bytes }
+        }
+        "POISSON" => {
+            let rate = rate(name, &mut words)?;
+            let (size, bytes) = size(name, &mut words, of_stream)?;
+            let pattern = match even(rate) {
+                Pattern::Even(rate) => Pattern::Law("exponential".into(), Some(rate)),
+                other => other,
+            };
+            Sent { pattern, size, bytes }
+        }
+        "JITTER" => {
+            let rate = rate(name, &mut words)?;
+            let (size, bytes) = size(name, &mut words, of_stream)?;
+            let fraction = words.number(name, 0.0, 0.5, "a fraction of 0 to 0.5")?;
+            let pattern = match even(rate) {
+                Pattern::Even(rate) if fraction > 0.0 => {
+                    Pattern::Law(uniform(rate, fraction), None)
+                }
+                other => other,
+            };
+            Sent { pattern, size, bytes }
+        }
+        "BURST" => burst(&mut words, of_stream)?,
+        _ => {
+            let given = words.next().unwrap_or_default();
+            return Err(words.refused(
+                name,
+                given,
+                "--replay FILE, which sends the packets of a capture",
+            ));
+        }
+    };
+    match words.next() {
+        None => Ok(sent),
+        Some(more) => Err(words.refused(name, more, "no more parameters")),
+    }
+}
+
+/// Messages per second; −1: no limit.
+fn rate(name: &str, words: &mut Words) -> Result<f64, ModelError> {
+    let accepted = "0 to 1000000000 messages per second, or -1: no limit";
+    let rate = words.number(name, -1.0, MAX_RATE, accepted)?;
+    match rate {
+        0.0.. => Ok(rate),
+        -1.0 => Ok(rate),
+        _ => Err(words.refused(name, &rate.to_string(), accepted)),
+    }
+}
+
+fn even(rate: f64) -> Pattern {
+    match rate {
+        0.0 => Pattern::Silent,
+        rate if rate < 0.0 => Pattern::Unlimited,
+        rate => Pattern::Even(rate),
+    }
+}
+
+/// A size, or its range.
+fn size(
+    name: &str,
+    words: &mut Words,
+    of_stream: bool,
+) -> Result<(String, (u64, u64)), ModelError> {
+    let (accepted, (least, most)) = match of_stream {
+        true => ("76 to 16777216 bytes over TCP", STREAM_BYTES),
+        false => ("28 to 8192 bytes over UDP", DATAGRAM_BYTES),
+    };
+    let text = words.value(name, accepted)?;
+    let (min, max) = text.split_once(':').unwrap_or((text, text));
+    let bounds = min.parse::<u64>().ok().zip(max.parse::<u64>().ok());
+    match bounds.filter(|(min, max)| *min >= least && min <= max && *max <= most) {
+        Some((min, max)) if min == max => Ok((min.to_string(), (min, max))),
+        Some((min, max)) => Ok((format!("{min}..{max}"), (min, max))),
+        None => Err(words.refused(name, text, accepted)),
+    }
+}
+
+/// The law of intervals that differ from their mean by up to a fraction of it.
+fn uniform(rate: f64, fraction: f64) -> String {
+    let bound = |factor: f64| (factor * 1e9 / rate).round();
+    format!("uniform(min={}ns, max={}ns)", bound(1.0 - fraction), bound(1.0 + fraction))
+}
+
+/// Bursts: the intervals within one, and pauses such that one starts an interval after another. If they overlap there is no
+/// pause.
+fn burst(words: &mut Words, of_stream: bool) -> Result<Sent, ModelError> {
+    const NAME: &str = "BURST";
+    let kind = words.value(NAME, "REGULAR or RANDOM")?;
+    let is_regular = match meant(kind, &["REGULAR", "RANDOM"]) {
+        Some(kind) => kind == "REGULAR",
+        None => return Err(words.refused(NAME, kind, "REGULAR or RANDOM")),
+    };
+    let interval = words.number(NAME, 0.0, 3600.0, "an interval of 0 to 3600 seconds")?;
+    let word = words.value(NAME, "a pattern")?;
+    let accepted = "PERIODIC, POISSON or JITTER with a rate above 0";
+    let name = meant(word, &["PERIODIC", "POISSON", "JITTER"]);
+    let name = name.ok_or_else(|| words.refused(NAME, word, accepted))?;
+    let inner = sent(name, Words::new(words.line, words.parameters(name)?), of_stream)?;
+    let kind = words.value(NAME, "FIXED")?;
+    let length = words.number(NAME, 0.0, 3600.0, "a duration of 0 to 3600 seconds")?;
+    if meant(kind, &["FIXED", "EXPONENTIAL"]) != Some("FIXED") {
+        let accepted = "FIXED: after EXPONENTIAL a pause depends on the burst before it, which no law expresses";
+        return Err(words.refused(NAME, kind, accepted));
+    }
+    let (within, mean) = match &inner.pattern {
+        Pattern::Even(rate) => (format!("{}ns", (1e9 / rate).round()), 1.0 / rate),
+        Pattern::Law(law, Some(rate)) if law == "exponential" => {
+            (format!("exponential(mean={}ns)", (1e9 / rate).round()), 1.0 / rate)
+        }
+        // Uniform: its mean is far below the length in any sensible script.
+        Pattern::Law(law, None) => (law.clone(), 0.0),
+        _ => return Err(words.refused(NAME, word, accepted)),
+    };
+    if is_regular && interval <= length {
+        return Ok(inner);
+    }
+    if length < mean {
+        return Err(words.refused(
+            NAME,
+            &length.to_string(),
+            "a duration of at least one interval",
+        ));
+    }
+    let ns = |seconds: f64| (seconds * 1e9).round();
+    let off = match is_regular {
+        true => format!("{}ns", ns(interval - length)),
+        // What is left of an exponential time after the burst is exponential, too, if anything is. No pause is 0.
+        false => {
+            let left = (-length / interval).exp();
+            format!("mixture(1ns:{:e}, exponential(mean={}ns):{left:e})", 1.0 - left, ns(interval))
+        }
+    };
+    let law = format!("on_off(on={}ns, off={off}, interval={within})", ns(length));
+    Ok(Sent { pattern: Pattern::Law(law, None), ..inner })
+}
