@@ -5,7 +5,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["iperf2"], "weir iperf, with iperf's flags; weir test HOST --peer iperf2 has Weir's text"),
     (
         &["mgen"],
-        "weir serve --peer mgen=PORT (mgen port PORT) or weir test HOST --peer mgen -u",
+        "weir serve --peer mgen=PORT (mgen port PORT) or weir test HOST --peer mgen -u; its scripts are plans: weir test --mgen-script FILE",
     ),
     (&["ITGRecv", "server"], "weir serve"),
     (&["client"], "weir test HOST"),

@@ -92,6 +92,44 @@ fn a_plan_is_saved_without_a_host_and_reads_back() {
 }
 
 #[test]
+fn a_script_is_a_plan_or_refused_by_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let script = file(
+        "good.mgn",
+        "0 LISTEN UDP 5000\n0 ON 7 UDP DST 192.0.2.1/5000 PERIODIC [10 100]\n2 OFF 7\n",
+    );
+    let plan = folder.path().join("plan.toml");
+    let plan = plan.to_str().unwrap();
+    // It names its destination, and is not run.
+    let output = weir(&["test", "--mgen-script", &script, "--save-plan", plan]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let saved = weir_model::plan::Plan::parse(&std::fs::read_to_string(plan).unwrap()).unwrap();
+    let connection = &saved.connections[0];
+    assert_eq!((saved.peer.label(), connection.host.as_deref()), ("mgen", Some("192.0.2.1")));
+    assert_eq!(connection.name, "7");
+    let refused = |words: &[&str]| {
+        let output = weir_with(words, &[JSON]);
+        assert_eq!(code(&output), 2, "{words:?}");
+        let refusal = refusal(&output);
+        (refusal.field.unwrap_or_default(), refusal.line)
+    };
+    let flag = refused(&["test", "--mgen-script", &script, "-u"]);
+    assert_eq!(flag, ("--udp".into(), None));
+    let bad = file("bad.mgn", "\n0 ON 7 UDP DST 192.0.2.1/5000 PERIODIC [10 9]\n");
+    assert_eq!(refused(&["test", "--mgen-script", &bad]), ("PERIODIC".into(), Some(2)));
+    let trace = "START NOW\n0 1 ON 3000 192.0.2.1:9 TRACE /none\n9 1 OFF\n";
+    let bad = file("bad.cfg", trace);
+    assert_eq!(refused(&["test", "--rude-script", &bad]), ("TRACE".into(), Some(2)));
+    let several = refused(&["test", "--mgen-script", &script, "--runs", "3"]);
+    assert_eq!(several, ("--mgen-script".into(), None));
+}
+
+#[test]
 fn keys_are_new_each_time_and_accepted() {
     let (one, two) = (out(&weir(&["keygen"])), out(&weir(&["keygen"])));
     assert_ne!(one, two);

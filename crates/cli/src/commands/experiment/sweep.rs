@@ -208,6 +208,10 @@ fn scenario(
     name: &str,
     file: Option<&str>,
 ) -> Result<Scenario, CliError> {
+    if let Some((flag, _)) = test.general.described_by().filter(|_| test.general.has_script()) {
+        let accepted = "one run; --save-plan writes the plan of a script, for --plan";
+        return Err(CliError::flag(flag, "given with several runs", accepted));
+    }
     let impairing = Impairing {
         both: grid.both.clone(),
         a_to_b: grid.a_to_b.clone(),

@@ -36,7 +36,7 @@ use crate::key::KeyArgs;
 pub(crate) struct TestArgs {
     /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT, V6ADDRESS%INTERFACE or unix:PATH; several are tested at the
     /// same time, each with the connections that the flags describe
-    #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan"])]
+    #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan", "mgen_script", "rude_script"])]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
     pub(crate) general: GeneralArgs,
@@ -70,6 +70,13 @@ pub(crate) struct GeneralArgs {
     /// Read the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
+    /// Read the connections from a script of MGEN (docs/scripts.md): without HOST they send MGEN's messages to the script's
+    /// destinations, else Weir's own to HOST. With --save-plan and without HOST only the plan is written
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "profile"])]
+    pub(crate) mgen_script: Option<PathBuf>,
+    /// The same of a script of RUDE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "profile", "mgen_script"])]
+    pub(crate) rude_script: Option<PathBuf>,
     /// Send the traffic of an application by its profile (`weir profiles`); flags of size, rate, time and the like replace its values
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub(crate) profile: Option<String>,
@@ -94,6 +101,23 @@ pub(crate) struct GeneralArgs {
     /// long a thread polls the socket for a message before it sleeps [default: 60us, with --rr 0; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
+}
+
+impl GeneralArgs {
+    /// The flag that names the file of the connections, and that file: a plan, or a script.
+    pub(crate) fn described_by(&self) -> Option<(&'static str, &PathBuf)> {
+        let files = [
+            ("--plan", &self.plan),
+            ("--mgen-script", &self.mgen_script),
+            ("--rude-script", &self.rude_script),
+        ];
+        files.into_iter().find_map(|(flag, file)| Some((flag, file.as_ref()?)))
+    }
+
+    /// Whether a script describes them.
+    pub(crate) fn has_script(&self) -> bool {
+        self.described_by().is_some_and(|(flag, _)| flag != "--plan")
+    }
 }
 
 flags! {

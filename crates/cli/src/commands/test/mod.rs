@@ -8,6 +8,7 @@ mod output;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod script;
 pub(crate) mod source;
 
 use std::ffi::OsString;
@@ -116,7 +117,10 @@ type Asked = (TestJob, Option<Key>, Option<Source>);
 
 /// The job that the flags define. `None` if a plan was saved and there is nothing to run.
 fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
-    let file = args.general.plan.as_deref().map(read_plan).transpose()?;
+    let file = match script::translated(args)? {
+        Some(plan) => Some(plan),
+        None => args.general.plan.as_deref().map(read_plan).transpose()?,
+    };
     let Planned { mut plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
     apart(&named(args))?;
@@ -126,7 +130,8 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
     }
     let (key, warnings) = args.key.resolve()?;
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
-    let runs = host.is_some() || plan.servers().is_ok();
+    let is_only_saved = args.general.has_script() && args.general.save_plan.is_some();
+    let runs = host.is_some() || (plan.servers().is_ok() && !is_only_saved);
     if runs {
         output::check(&args.output, &plan)?;
     }
@@ -268,6 +273,8 @@ fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
         ("--replay", &args.replay.replay),
         ("-F/--file", &args.later.file),
         ("--plan", &args.general.plan),
+        ("--mgen-script", &args.general.mgen_script),
+        ("--rude-script", &args.general.rude_script),
         ("--key-file", &key.key_file),
         ("--passphrase-file", &key.passphrase_file),
     ];

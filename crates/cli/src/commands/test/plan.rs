@@ -45,24 +45,28 @@ pub(crate) fn plan(
     fresh_seed: Seed,
 ) -> Result<Planned, CliError> {
     refuse_transport_as_title(args)?;
-    if args.general.plan.is_some()
+    if let Some((source, _)) = args.general.described_by()
         && let Some(flag) = args.flags().iter().find(|flag| flag.is_given)
     {
-        let accepted = format!("`{}` in the plan", flag.field);
-        return Err(CliError::flag(&spelled(flag.id), "given with --plan", &accepted));
+        let accepted = match args.general.has_script() {
+            true => format!("`{}` in the plan that --save-plan writes of it", flag.field),
+            false => format!("`{}` in the plan", flag.field),
+        };
+        return Err(CliError::flag(&spelled(flag.id), format!("given with {source}"), &accepted));
     }
+    let described_by = args.general.described_by().map(|(_, path)| path);
     let hosts = parsed(&args.host)?;
-    let mut plan = match (file, &args.general.plan) {
+    let mut plan = match (file, described_by) {
         (Some(_), _) if hosts.len() > 1 => {
             let accepted = "one: the connections of a plan name their own hosts";
             return Err(CliError::flag("HOST", args.host.join(" "), accepted));
         }
         (Some(text), path) => {
             let mut plan = Plan::parse(text).map_err(|error| CliError::Plan {
-                path: path.clone().unwrap_or_default(),
+                path: path.cloned().unwrap_or_default(),
                 error,
             })?;
-            if !Seed::is_named_in(text) {
+            if !Seed::is_named_in(text) || args.general.has_script() {
                 plan.seed = fresh_seed;
             }
             plan
@@ -103,8 +107,8 @@ pub(crate) fn plan(
         ));
     }
     // A plan file is checked again: the command line may have named another host.
-    plan.check().map_err(|error| match (file, &args.general.plan) {
-        (Some(_), path) => CliError::Plan { path: path.clone().unwrap_or_default(), error },
+    plan.check().map_err(|error| match (file, described_by) {
+        (Some(_), path) => CliError::Plan { path: path.cloned().unwrap_or_default(), error },
         (None, _) => by_flag(error, args),
     })?;
     Ok(Planned {
