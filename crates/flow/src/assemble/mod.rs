@@ -26,7 +26,8 @@ pub(crate) use rows::add_interval;
 use rows::intervals;
 pub use rows::{interval, mark_missing, set_received_sum, sum};
 pub use servers::{ServerPart, merge, merge_intervals, number_interval};
-use totals::{Counted, run_seconds, total};
+use totals::{Counted, total};
+pub use totals::{run_seconds, totals};
 
 /// The kind of a peer with Weir's own protocol.
 pub const NATIVE_PEER: &str = "weir";

@@ -1,5 +1,5 @@
 use weir_model::plan::TransportName;
-use weir_model::record::{Interval, IntervalCount, Sums};
+use weir_model::record::{DirectionTotal, Interval, IntervalCount, Sums};
 
 use super::*;
 
@@ -204,4 +204,13 @@ fn the_time_sources_of_all_receivers_are_named() {
     assert_eq!(named(Some("kernel"), Some("user")).as_deref(), Some("kernel+user"));
     assert_eq!(named(Some("kernel+user"), Some("kernel")).as_deref(), Some("kernel+user"));
     assert_eq!(named(None, None), None);
+}
+
+#[test]
+fn totals_are_of_the_directions_that_ran() {
+    let reverse = Flow { direction: Direction::Reverse, ..received(500_000, Some(0.0), 1.0) };
+    let both = totals(&[received(1_000_000, Some(0.0), 1.0), reverse]);
+    let bytes = |total: Option<DirectionTotal>| total.and_then(|t| t.receiver).map(|r| r.bytes);
+    assert_eq!((bytes(both.forward), bytes(both.reverse)), (Some(1_000_000), Some(500_000)));
+    assert!(totals(&[received(1, None, 1.0)]).reverse.is_none());
 }

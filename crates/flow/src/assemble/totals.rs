@@ -1,7 +1,7 @@
 //! Sums over flows: amounts, and rates over the time in which any of them ran. A peer may report any number: sums saturate.
 
 use weir_model::plan::Direction;
-use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums};
+use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums, Totals};
 
 /// Adds what one end sent or received to a sum.
 fn add_sender(sums: &mut Sums, s: &Sender) {
@@ -99,7 +99,7 @@ fn set_rates(sums: &mut Sums, flows: &[Counted], at_least_seconds: f64) {
 }
 
 /// The duration of the run: from the first send to the last end of sending; without senders, of receiving.
-pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
+pub fn run_seconds(flows: &[Flow]) -> f64 {
     let whole = |start, seconds| Counted { start, seconds };
     let senders: Vec<_> = flows.iter().filter_map(|f| f.sender.as_ref()).collect();
     let mut ends: Vec<_> = senders.iter().map(|s| whole(s.start_seconds, s.seconds)).collect();
@@ -137,6 +137,13 @@ pub(super) fn representatives<'a, T>(
         out.push((*flow, [is_longest, is_fewest]));
     }
     out
+}
+
+/// Sums of the flows of a test in each direction that ran.
+#[must_use]
+pub fn totals(flows: &[Flow]) -> Totals {
+    let of = |direction| total(flows, direction, &[], None);
+    Totals { forward: of(Direction::Forward), reverse: of(Direction::Reverse) }
 }
 
 /// Sums of one direction. `shared`: numbers of the flows that share a sender. `reported`: its receivers' sum during the test, if they reported no single flows and no
