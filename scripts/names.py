@@ -53,8 +53,8 @@ FAMILIES = (
     Family(
         "transport", f"{MODEL}/plan/transport/mod.rs", r"^transports! \{\n(.*?)^\}",
         r"^    (?P<type>[A-Z]\w*): (?P<module>\w+)\([\w:]+\),$",
-        # Protocols of other tools name transports in words of their own.
-        (f"{MODEL}/plan/transport/", "crates/traffic/src/transport/", "crates/peers/src/"),
+        # Protocols and files of other tools name transports in words of their own.
+        (f"{MODEL}/plan/transport/", "crates/traffic/src/transport/", "crates/peers/src/", "crates/exchange/src/"),
         (
             r"\bTransportName::(?:TYPES)\b",
             r"\bTransport::(?:TYPES)\b",

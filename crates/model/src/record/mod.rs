@@ -62,6 +62,10 @@ pub use transactions::{Pages, Transactions, TransferClass, Transfers};
 pub const RUN_SCHEMA: &str = "weir.run/1";
 /// Label of the result of another tool's client that this host served; its value is the tool.
 pub const SERVED: &str = "served";
+/// Label of a result that was imported from a file of another tool; its value is the tool.
+pub const IMPORTED: &str = "imported";
+/// Label with the version of the tool that measured an imported result, where its file states it.
+pub const TOOL_VERSION: &str = "tool-version";
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
