@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::plan::{
     Connection, Direction, FlowSpec, Plan, RateSchedule, Shape, Size, Spacing, TransportName,
 };
-use weir_model::record::{Flow, Record};
+use weir_model::record::{Flow, IMPORTED, Record, TOOL_VERSION};
 
 /// A flow, as far as known when a test starts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -118,18 +118,28 @@ pub struct Start {
     pub plan: Plan,
     /// The flows that it expands to.
     pub flows: Vec<FlowMeta>,
+    /// The tool that measured an imported result. Its plan has what the tool's file states; the rest is unknown, not the
+    /// default.
+    #[serde(skip)]
+    pub imported_from: Option<String>,
 }
 
 impl From<&Record> for Start {
     fn from(record: &Record) -> Self {
         let connections = connections_of(&record.plan);
+        let is_imported = record.labels.contains_key(IMPORTED);
         Start {
             id: record.id.clone(),
             version: record.version.clone(),
             started_at: record.started_at.clone(),
             host: record.local.as_ref().map(|l| l.host.clone()).unwrap_or_default(),
             plan: record.plan.clone(),
-            flows: record.flows.iter().map(|flow| planned(flow, &connections)).collect(),
+            flows: record
+                .flows
+                .iter()
+                .map(|flow| planned(flow, &connections, is_imported))
+                .collect(),
+            imported_from: imported_from(record),
         }
     }
 }
@@ -139,10 +149,18 @@ fn connections_of(plan: &Plan) -> Vec<&Connection> {
     plan.connections.iter().flat_map(|c| repeat_n(c, c.count as usize)).collect()
 }
 
-/// A flow with its rate of the plan.
-fn planned(flow: &Flow, connections: &[&Connection]) -> FlowMeta {
+/// The tool that measured an imported result, with its version.
+pub(crate) fn imported_from(record: &Record) -> Option<String> {
+    let tool = record.labels.get(IMPORTED)?;
+    let version = record.labels.get(TOOL_VERSION).map(|version| format!(" {version}"));
+    Some(format!("{tool}{}", version.unwrap_or_default()))
+}
+
+/// A flow with its rate of the plan. That of an imported result is unknown unless it is stated.
+fn planned(flow: &Flow, connections: &[&Connection], is_imported: bool) -> FlowMeta {
     let connection = (flow.id as usize).checked_sub(1).and_then(|at| connections.get(at));
-    match connection.filter(|c| c.direction == flow.direction) {
+    match connection.filter(|c| c.direction == flow.direction && (c.rate.is_some() || !is_imported))
+    {
         None => flow.into(),
         Some(c) => FlowMeta {
             rate: c.send_rate().to_string(),

@@ -8,7 +8,7 @@ use weir_model::record::{
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
 
-use crate::meta::FlowMeta;
+use crate::meta::{FlowMeta, imported_from};
 use crate::plot::Quantity;
 use crate::text::rate_in_words;
 
@@ -74,9 +74,10 @@ pub(super) fn what_ran(record: &Record) -> String {
         })
         .collect();
     let who = record.local.as_ref().map(|h| h.host.as_str()).filter(|h| !h.is_empty());
+    let imported = imported_from(record);
     let mut text = format!(
         "{} tested with {} for {}",
-        who.unwrap_or("This host"),
+        who.or(imported.as_deref()).unwrap_or("This host"),
         servers(record).as_deref().unwrap_or("the other side"),
         Quantity::Seconds.format(record.seconds)
     );

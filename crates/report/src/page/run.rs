@@ -9,6 +9,7 @@ use super::document::{Block, Document, Headline, Notice, Section};
 use super::figures::figures_of_run;
 use super::grid::{Cell, Column, Grid};
 use super::{definitions, phrases, tables};
+use crate::meta::imported_from;
 use crate::plot::{Figure, Quantity};
 
 /// A page about one run.
@@ -467,6 +468,7 @@ pub(super) fn what_ran(record: &Record) -> Section {
     fact("End", format!("{}: {}", status(record), record.end_reason));
     fact("Seed", record.seed.to_string());
     fact("Plan, SHA-256", record.plan_sha256.clone());
+    fact("Imported from", imported_from(record).unwrap_or_default());
     fact("Peer", record.peer.clone());
     let labels: Vec<String> = record.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     fact("Labels", labels.join(", "));

@@ -487,7 +487,7 @@ pub(super) fn tcp(record: &Record) -> Option<Grid> {
         let Some(t) = &f.tcp else { continue };
         let values = metrics(Group::Tcp).map(|m| cell(m, m.of_flow(f)));
         grid.row(flow_head(f).into_iter().chain(values).chain([
-            u64::from(t.mss_bytes).into(),
+            Some(u64::from(t.mss_bytes)).filter(|mss| *mss > 0).into(),
             Cell::code(&t.congestion_control),
             t.receive_window_limited_ratio.into(),
             t.send_buffer_limited_ratio.into(),
@@ -857,7 +857,10 @@ pub(super) fn side_by_side(hosts: &[(&str, Option<&Host>)]) -> Option<Grid> {
         ("Host", |h| Some(h.host.clone())),
         ("Weir", |h| Some(h.version.clone())),
         ("System", |h| Some(format!("{} {}", h.os, h.kernel))),
-        ("Processor", |h| Some(format!("{}, {} usable", h.cpu.model, h.cpu.cores))),
+        ("Processor", |h| {
+            let is_known = h.cpu.cores > 0;
+            is_known.then(|| format!("{}, {} usable", h.cpu.model, h.cpu.cores))
+        }),
         ("Caches", |h| {
             let of = |(name, bytes): (&String, &u64)| {
                 format!("{name} {}", Quantity::Bytes.format(*bytes as f64))

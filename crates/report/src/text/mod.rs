@@ -12,7 +12,7 @@ pub use wrap::hanging;
 
 use weir_model::counted;
 use weir_model::names::HostKind;
-use weir_model::plan::{Direction, Server, TransportName};
+use weir_model::plan::{Connection, Direction, Server, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate};
 use weir_model::warning::{Severity, Warning};
 
@@ -59,6 +59,12 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
         out.push('\n');
     };
     let servers = plan.servers().unwrap_or_default();
+    let mut connections = plan.connections.iter();
+    // An imported result may have round trips alongside streams.
+    let is_echo = match start.imported_from {
+        None => connections.any(|c| c.transport.echoes()),
+        Some(_) => connections.all(|c| c.transport.echoes()),
+    };
     let with = match &servers[..] {
         [_, _, ..] => {
             let labels: Vec<String> = servers.iter().map(Server::label).collect();
@@ -66,22 +72,26 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
         }
         // Only a host of a network has a port.
         [one] if HostKind::of(&one.host) != HostKind::Network => one.host.clone(),
-        _ if plan.connections.iter().any(|c| c.transport.echoes()) => {
+        _ if is_echo => {
             format!("{} by ICMP echo", plan.host.as_deref().unwrap_or("the host"))
         }
+        [one] if start.imported_from.is_some() && plan.port.is_none() => one.host.clone(),
         [one] => format!("{}, port {}", one.host, one.port),
+        [] if start.imported_from.is_some() => "an unnamed host".into(),
         [] => {
             format!("{}, port {}", plan.host.as_deref().unwrap_or("the peer"), plan.server_port())
         }
     };
     let version = clean(&start.version);
-    line(options.style.bold(&format!("weir {version}: test with {}", clean(&with))));
+    let by = start.imported_from.as_deref();
+    let by = by.map(|tool| format!("result of {}, ", clean(tool))).unwrap_or_default();
+    line(options.style.bold(&format!("weir {version}: {by}test with {}", clean(&with))));
     if let Some(title) = &plan.title {
         line(format!("Title: {}", clean(title)));
     }
     if start.flows.len() <= FLOWS_SHOWN || options.verbose {
         for flow in &start.flows {
-            line(format!("[{:>3}] {}", flow.id, describe(flow)));
+            line(format!("[{:>3}] {}", flow.id, describe(flow, start.imported_from.is_some())));
         }
     } else {
         let mut kinds: Vec<(TransportName, Direction, usize)> = vec![];
@@ -95,14 +105,17 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             line(format!("{n} flows {transport} {direction}; sums are shown"));
         }
     }
-    if !plan.connections.is_empty() {
+    let is_limited =
+        |c: &Connection| c.duration.is_some() || c.bytes.is_some() || c.packets.is_some();
+    let is_stated = start.imported_from.is_none() || plan.connections.iter().all(is_limited);
+    if !plan.connections.is_empty() && is_stated {
         line(format!("Starting: {}", length(start)));
     }
     out
 }
 
-/// `udp forward 198.18.0.1:40000 -> 198.18.0.2:9347, 1472-byte datagrams, 10M`.
-fn describe(flow: &FlowMeta) -> String {
+/// `udp forward 198.18.0.1:40000 -> 198.18.0.2:9347, 1472-byte datagrams, 10M`. A size of 0 of an imported flow is unknown.
+fn describe(flow: &FlowMeta, is_imported: bool) -> String {
     let is_stream = !flow.shape.has_transactions();
     let mut text = match is_stream {
         true => format!("{} {}", flow.transport, flow.direction),
@@ -124,6 +137,7 @@ fn describe(flow: &FlowMeta) -> String {
     let units = flow.transport.unit_of_payload();
     text += &match &flow.payload_law {
         Some(law) => format!(", {units} of {law} bytes"),
+        None if flow.payload_bytes == 0 && is_imported => String::new(),
         None if is_stream => format!(", {}-byte {units}", flow.payload_bytes),
         None if flow.shape.has_data() => format!(", {}-byte requests", flow.payload_bytes),
         None => String::new(),
@@ -244,6 +258,33 @@ pub fn warning(warning: &Warning, options: &TextOptions) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::record::{Flow, IMPORTED, Record};
+
+    /// What the file of another tool does not state is not printed, though the plan has a default.
+    #[test]
+    fn an_imported_result_has_no_defaults() {
+        let plan = "schema = \"weir.plan/1\"\nhost = \"h\"\n[[connection]]\ntransport = \"udp\"";
+        let flow = Flow { id: 1, transport: TransportName::Udp, ..Flow::default() };
+        let mut record = Record {
+            plan: weir_model::plan::Plan::parse(plan).unwrap(),
+            flows: vec![flow],
+            ..Record::default()
+        };
+        let text = |record: &Record| header(&Start::from(record), &TextOptions::default());
+        let defaults = ["port 9347", "1 Mbit/s", "Starting: 10s", "0-byte"];
+        let own = text(&record);
+        assert!(defaults.iter().all(|default| own.contains(default)), "{own}");
+        record.labels.insert(IMPORTED.into(), "nuttcp".into());
+        let imported = text(&record);
+        assert!(!defaults.iter().any(|default| imported.contains(default)), "{imported}");
+        assert!(imported.contains("nuttcp"), "{imported}");
+        // What it states is printed.
+        record.plan.port = Some(5000);
+        record.plan.connections[0].rate = "2M".parse().ok();
+        record.plan.connections[0].duration = "3s".parse().ok();
+        let stated = text(&record);
+        assert!(["port 5000", "2 Mbit/s", "3s"].iter().all(|s| stated.contains(s)), "{stated}");
+    }
 
     #[test]
     fn rates_are_reported_in_words() {

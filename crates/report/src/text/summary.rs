@@ -194,7 +194,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             ..line()
         });
     }
-    if flow.sender.is_none() && flow.receiver.is_none() {
+    if flow.sender.is_none() && flow.receiver.is_none() && flow.round_trip.is_none() {
         out += &format!("[{:>3}] nothing was measured\n", flow.id);
     }
     out

@@ -33,7 +33,10 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
                     text += &format!(" (max {})", volume(max));
                 }
             }
-            text += &format!(", MSS {}", t.mss_bytes);
+            // An imported result may lack it.
+            if t.mss_bytes > 0 {
+                text += &format!(", MSS {}", t.mss_bytes);
+            }
             if let Some(window) = t.send_window_bytes.or(t.receive_window_bytes) {
                 text += &format!(", receiver's window {}", volume(window));
             }
@@ -208,12 +211,14 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
         }
         text
     };
+    // Of another tool's end, neither may be known.
+    let is_known = |method: &str, calls: Option<u64>| !method.is_empty() || calls.is_some();
     items.per_flow(
         "Method",
         flows,
         |f| {
             let mut parts = vec![];
-            if let Some(s) = &f.sender {
+            if let Some(s) = &f.sender.as_ref().filter(|s| is_known(&s.method, s.io_calls)) {
                 parts.push(end(
                     "sent",
                     &s.method,
@@ -235,7 +240,7 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
                     ));
                 }
             }
-            if let Some(r) = &f.receiver {
+            if let Some(r) = &f.receiver.as_ref().filter(|r| is_known(&r.method, r.io_calls)) {
                 parts.push(end(
                     "received",
                     &r.method,
