@@ -13,7 +13,8 @@ use weir_model::record::{Build, RUN_SCHEMA, Record};
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Version with its commit, if known, for `-V`.
 pub(crate) const SHORT_VERSION: &str = env!("WEIR_SHORT_VERSION");
-const TARGET: &str = env!("WEIR_TARGET");
+/// Target of this build.
+pub(crate) const TARGET: &str = env!("WEIR_TARGET");
 /// The commit that this program was built from, if known.
 pub(crate) const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");
 /// Version with its build, for `--version`.

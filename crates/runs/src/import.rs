@@ -65,6 +65,16 @@ impl Store {
         Ok(done)
     }
 
+    /// Stores those of these records that have a new id, under one lock.
+    ///
+    /// # Errors
+    /// As [`Store::import`].
+    pub fn import_records(&mut self, mut records: Vec<Record>) -> Result<Imported, StoreError> {
+        let mut done = Imported::default();
+        self.keep(&mut records, &mut done)?;
+        Ok(done)
+    }
+
     /// Stores a batch under one lock.
     fn keep(&mut self, batch: &mut Vec<Record>, done: &mut Imported) -> Result<(), StoreError> {
         if batch.is_empty() {

@@ -152,7 +152,7 @@ impl Reader {
         }
         let at_ns = match word.parse::<f64>() {
             Ok(seconds) => {
-                if !(seconds <= MAX_SECONDS) {
+                if seconds.is_nan() || seconds > MAX_SECONDS {
                     return Err(words.refused("time", word, "up to 604800 seconds"));
                 }
                 word = words.value(word, "an event")?;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use weir_exchange::{NoForm, ReadError};
 use weir_model::{ModelError, Refusal};
-use weir_report::NoIperf3Form;
 use weir_runs::StoreError;
 
 use crate::engine::file_exit_code;
@@ -69,7 +69,15 @@ pub(crate) enum RunsError {
         /// The run.
         run: String,
         /// Why not.
-        reason: NoIperf3Form,
+        reason: NoForm,
+    },
+    /// A file of another tool that can't be read.
+    #[error("import {}: {error}", path.display())]
+    Result {
+        /// Which one.
+        path: PathBuf,
+        /// Where and why.
+        error: ReadError,
     },
     /// Stdout.
     #[error("write to stdout: {0}")]
@@ -100,6 +108,14 @@ impl RunsError {
             RunsError::NoRuns { side, given } => of("not-found", Some(side), Some(given.clone())),
             RunsError::BothSides { id } => of("same-run", Some("RUN"), Some(id.clone())),
             RunsError::NoForm { run, .. } => of("no-form", Some("--format"), Some(run.clone())),
+            RunsError::Result { error, .. } => Refusal {
+                code: "result".into(),
+                field: error.field.clone(),
+                given: Some(error.given.clone()),
+                accepted: Some(error.accepted.clone()),
+                line: error.line,
+                ..Refusal::default()
+            },
             RunsError::Output(_) => of("file", None, Some("stdout".into())),
             RunsError::Store(error) => match error {
                 StoreError::Io { path: file, .. } => of("file", None, path(file)),
@@ -133,6 +149,7 @@ impl RunsError {
             | RunsError::Flag { .. }
             | RunsError::NoRuns { .. }
             | RunsError::NoForm { .. }
+            | RunsError::Result { .. }
             | RunsError::BothSides { .. } => 2,
             RunsError::File { source, .. } => file_exit_code(source.kind()),
             RunsError::Store(e) => match e {

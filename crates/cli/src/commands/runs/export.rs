@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use weir_report::{CsvWriter, NoIperf3Form, iperf3_json, iperf3_json_lines};
+use clap::Args;
+use clap::builder::PossibleValue;
+use weir_exchange::{Format, NoForm};
+use weir_report::CsvWriter;
 use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
@@ -14,16 +16,16 @@ use super::{RunsError, existing};
 use crate::files;
 use crate::named::{NamedFile, apart};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Records (weir.run/1), an array
-    Json,
-    /// One table of all
-    Csv,
-    /// As `iperf3 -J` prints: one object for each run, a line each
-    Iperf3,
-    /// As `iperf3 --json-stream` prints
-    Iperf3Stream,
+/// Weir's own formats, by name.
+const JSON: &str = "json";
+const CSV: &str = "csv";
+
+/// The names of the formats that are written, with their descriptions.
+fn formats() -> Vec<PossibleValue> {
+    let own = [(JSON, "Records (weir.run/1), one a line"), (CSV, "One table of all")];
+    let own = own.map(|(name, about)| PossibleValue::new(name).help(about));
+    let others = Format::written_ones().map(|f| PossibleValue::new(f.name).help(f.about));
+    own.into_iter().chain(others).collect()
 }
 
 #[derive(Debug, Args)]
@@ -38,8 +40,8 @@ pub(super) struct ExportArgs {
     #[command(flatten)]
     search: SearchArgs,
     /// The format.
-    #[arg(long, value_enum, default_value_t = Format::Json)]
-    format: Format,
+    #[arg(long, value_name = "NAME", default_value = JSON, value_parser = formats())]
+    format: String,
     /// Write to this file instead of stdout; an existing file is replaced when all is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -82,8 +84,8 @@ pub(super) fn run(
         return Ok(());
     }
     match &args.output {
-        None => write_runs(&store, &ids, args.format, out),
-        Some(path) => files::replace(path, |file| write_runs(&store, &ids, args.format, file))
+        None => write_runs(&store, &ids, &args.format, out),
+        Some(path) => files::replace(path, |file| write_runs(&store, &ids, &args.format, file))
             .map_err(|error| of_file(path, error)),
     }
 }
@@ -101,29 +103,31 @@ fn of_file(path: &Path, error: RunsError) -> RunsError {
 fn write_runs(
     store: &Store,
     ids: &[String],
-    format: Format,
+    format: &str,
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
     let mut out = BufWriter::new(out);
-    match format {
-        Format::Json => store.export(ids, &mut out)?,
-        Format::Csv => {
+    match (format, Format::find(format)) {
+        (CSV, _) => {
             let mut csv = CsvWriter::new(&mut out)?;
             for id in ids {
                 csv.record(&store.get(id)?)?;
             }
         }
-        Format::Iperf3 | Format::Iperf3Stream => {
+        (_, Some(format)) => {
+            let refused = |run: &String, reason| RunsError::NoForm { run: run.clone(), reason };
+            if let [_, second, ..] = ids
+                && !format.is_repeated()
+            {
+                return Err(refused(second, NoForm::SeveralRuns));
+            }
             for id in ids {
                 let record = store.get(id)?;
-                let text = match format {
-                    Format::Iperf3Stream => iperf3_json_lines(&record),
-                    _ => iperf3_json(&record).map(|object| format!("{object}\n")),
-                };
-                let refused = |reason: NoIperf3Form| RunsError::NoForm { run: id.clone(), reason };
-                out.write_all(text.map_err(refused)?.as_bytes())?;
+                let bytes = format.write(&[record]).map_err(|reason| refused(id, reason))?;
+                out.write_all(&bytes)?;
             }
         }
+        _ => store.export(ids, &mut out)?,
     }
     out.flush()?;
     Ok(())

@@ -3,15 +3,14 @@
 mod diff;
 mod error;
 mod export;
+mod import;
 mod list;
 mod search;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
 use weir_report::{IntervalTable, Start, TextOptions, Units, header, json_pretty, summary};
@@ -44,8 +43,9 @@ enum Action {
     Diff(diff::DiffArgs),
     /// Write runs as JSON (one record a line) or CSV.
     Export(export::ExportArgs),
-    /// Import records from a file written by export, or from - (stdin). Runs that are already stored are not changed.
-    Import(ImportArgs),
+    /// Import records from a file written by export, or results that another tool wrote. Runs that are already stored are
+    /// not changed.
+    Import(import::ImportArgs),
     /// Remove runs: all of those named, or none.
     Rm(RmArgs),
 }
@@ -88,12 +88,6 @@ struct UntagArgs {
 }
 
 #[derive(Debug, Args)]
-struct ImportArgs {
-    /// The file, or - for stdin.
-    file: PathBuf,
-}
-
-#[derive(Debug, Args)]
 struct RmArgs {
     /// The runs: ids, unique prefixes of them, "last" or "last~N".
     #[arg(required = true, value_name = "RUN")]
@@ -120,7 +114,7 @@ pub(crate) fn run(
         Some(Action::Untag(a)) => untag(a, data, err)?,
         Some(Action::Diff(a)) => diff::run(a, data, options, out)?,
         Some(Action::Export(a)) => export::run(a, data, now_unix_ms, out, err)?,
-        Some(Action::Import(a)) => import(a, data, err)?,
+        Some(Action::Import(a)) => import::run(a, data, now_unix_ms, err)?,
         Some(Action::Rm(a)) => {
             for id in existing(data, a.runs.first())?.remove(&a.runs)? {
                 writeln!(err, "removed {id}")?;
@@ -218,21 +212,5 @@ fn print_labels(store: &Store, id: &str, err: &mut dyn Write) -> Result<(), Runs
     let left = store.labels(id)?;
     let words = if left.is_empty() { "no labels".into() } else { labels(&left) };
     writeln!(err, "{id}: {words}")?;
-    Ok(())
-}
-
-fn import(args: &ImportArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), RunsError> {
-    let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
-        Box::new(io::stdin().lock())
-    } else {
-        let open = File::open(&args.file);
-        Box::new(open.map_err(|source| RunsError::File {
-            operation: "open",
-            path: args.file.clone(),
-            source,
-        })?)
-    };
-    let done = Store::open_at(data)?.import(&mut BufReader::new(input))?;
-    writeln!(err, "{} added, {} already there", done.added, done.already_there)?;
     Ok(())
 }

@@ -272,3 +272,52 @@ fn runs_are_compared() {
         assert!(Cli::try_parse_from([&["runs"], bad].concat()).is_err(), "{bad:?}");
     }
 }
+
+/// A result of another tool becomes a run like others, and is written in other formats.
+#[test]
+fn results_of_other_tools_are_imported() {
+    const RESULT: &str = include_str!("../../../../exchange/tests/files/iperf3/tcp_parallel.json");
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let file = dir.join("result.json");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, RESULT).unwrap();
+    assert_eq!(weir(dir, &["import", name]).2, "1 added, 0 already there\n");
+    let again = weir(dir, &["import", name, "--format", "iperf3"]);
+    assert_eq!(again.2, "0 added, 1 already there\n");
+    assert_eq!(found(dir, &["--label", "imported=iperf3", "--where", "throughput>1M"]), 1);
+    let (_, json, _) = weir(dir, &["show", "last", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["plan_sha256"].as_str().map(str::len), Some(64));
+    let (code, flent, _) = {
+        let out = dir.join("out.flent.gz");
+        let words = ["export", "last", "--format", "flent", "-o", out.to_str().unwrap()];
+        let (code, _, err) = weir(dir, &words);
+        (code, std::fs::read(out).unwrap(), err)
+    };
+    assert_eq!((code.unwrap(), &flent[..2]), (0, &[0x1f, 0x8b][..]));
+    let (_, stream, _) = weir(dir, &["export", "last", "--format", "iperf3-stream"]);
+    assert!(stream.starts_with("{\"") && stream.lines().count() == 5, "{stream}");
+}
+
+#[test]
+fn a_file_of_no_format_is_refused_with_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let file = dir.join("result.txt");
+    let name = file.to_str().unwrap();
+    let refusal = |text: &str, words: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let error = weir(dir, &[&["import", name], words].concat()).0.unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.refusal()
+    };
+    let unknown = refusal("hello\n", &[]);
+    assert_eq!((unknown.code.as_str(), unknown.field.as_deref()), ("result", Some("FILE")));
+    assert!(unknown.accepted.unwrap().contains("nuttcp"));
+    let line = refusal("x MB / 1.00 sec = 2.00 Mbps 1 %TX\n", &["--format", "nuttcp"]);
+    assert_eq!((line.code.as_str(), line.line), ("result", Some(1)));
+    assert_eq!(refusal("{\"schema\":\"weir.run/1\"", &[]).code, "runs");
+    assert!(Cli::try_parse_from(["runs", "import", name, "--format", "nope"]).is_err());
+}

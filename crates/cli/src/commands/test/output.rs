@@ -241,6 +241,7 @@ impl Outputs {
             host: weir_net::host::host().map(|host| host.hostname).unwrap_or_default(),
             plan: self.plan.clone(),
             flows: specs.iter().map(FlowMeta::from).collect(),
+            imported_from: None,
         };
         match self.options.form {
             Form::Text => self.sink.text(&header(&start, &self.options.text)),
