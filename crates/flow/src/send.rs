@@ -304,6 +304,11 @@ impl Sending {
         self
     }
 
+    /// What is added to the monotonic clock for the send times on the wire, ns.
+    pub fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
     /// The data that it sends in place of generated content.
     pub fn supply(&self) -> Option<&Arc<Supply>> {
         self.supply.as_ref()

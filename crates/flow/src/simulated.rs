@@ -292,6 +292,43 @@ fn numbers_of_headers_may_begin_anywhere() {
     assert_eq!((rx.packets, rx.lost_packets, rx.unreadable_packets), (999, Some(1), Some(0)));
 }
 
+/// D-ITG's times start again at midnight, which is between two of these packets. Of packets that come back they give the round
+/// trip, since they are of this host's clock.
+#[test]
+fn times_of_day_give_jitter_across_midnight_and_round_trips_of_an_echo() {
+    const DAY: u64 = 86_400 * SECOND;
+    let header: weir_model::plan::HeaderFormat = "ditg".parse().unwrap();
+    let s = spec(Connection { header, ..udp("1000pps", 64, 2) });
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let epoch_ns = 20_000 * DAY - SECOND;
+    let from = |start_ns| IntervalClock { start_ns, interval_ns: SECOND, omit_ns: 0 };
+    let mut sending = Sending::new(&s, key, 0, false).with_epoch(epoch_ns);
+    sending.start(0, from(0));
+    let receiving = || Receiving::new(&s, key, SECOND, None);
+    let (mut far, mut back) = (receiving(), receiving().of_echo(None, epoch_ns));
+    far.start(from(7 * DAY));
+    back.start(from(0));
+    let mut ring = PayloadRing::new(s.connection.content, 1, 64);
+    for n in 0..2000_u64 {
+        let now = n * SECOND / 1000;
+        let (bytes, count) = sending.fill(&mut ring, 1, now);
+        let bytes = bytes.to_vec();
+        sending.sent(count, 1, now);
+        // The receiver's clock is another.
+        far.on_message(&bytes, None, 7 * DAY + now + 1000 + n % 2 * 160_000, |_| {});
+        back.on_message(&bytes, None, now + 5_000_000, |_| {});
+    }
+    far.finish(8 * DAY);
+    back.finish(10 * SECOND);
+    let (far, back) = (far.report("", None, None), back.report("", None, None));
+    assert_eq!((far.packets, far.reordered_packets), (2000, Some(0)));
+    assert!((far.jitter_seconds.unwrap() - 160e-6).abs() < 1e-9);
+    assert!(far.one_way_delay.is_none());
+    let delay = back.one_way_delay.unwrap();
+    let [min, max] = [delay.min_seconds, delay.max_seconds];
+    assert!((min - 5e-3).abs() < 2e-6 && (max - 5e-3).abs() < 2e-6, "{min} {max}");
+}
+
 /// Without a tag a changed number is accepted, as far as it is plausible. The sender's count contradicts it, and then
 /// only counts are used.
 #[test]

@@ -306,6 +306,9 @@ fn without_send_time(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
         Some(Epoch::Realtime) => {
             (format!("header {format} has a send time of the sender's realtime clock"), "")
         }
+        Some(Epoch::Midnight) => {
+            (format!("header {format} has a time of day of the sender's clock"), "")
+        }
         Some(Epoch::Undefined) => {
             (format!("header {format} has a send time of an unknown clock"), "")
         }

@@ -8,7 +8,7 @@
 //!   bits.
 //! - Times of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
 //! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
-//!   [`Time32Unwrapper`] for short headers.
+//!   [`Time32Unwrapper`] for short headers, [`DayUnwrapper`] for times of day.
 //! - Volume: [`LinkShape`].
 //! - Voice by the E-model: [`VoicePath`].
 //! - Repetitions: [`Sample`]; [`compare`] tests whether two sets of figures differ and computes effective
@@ -49,7 +49,7 @@ pub mod fuzz;
 
 pub use ci::{Sample, student_t_quantile};
 pub use clock::{ClockEstimator, ClockFit, ClockReading, ClockStep, Probe, RealtimeMap};
-pub use delay::{DelaySummary, Ipdv, Time32Unwrapper};
+pub use delay::{DayUnwrapper, DelaySummary, Ipdv, Time32Unwrapper};
 pub use error::StatsError;
 pub use histogram::Histogram;
 pub use jitter::Jitter;

@@ -233,7 +233,7 @@ fn sending(
 ) -> Arc<Mutex<Sending>> {
     let sending = Sending::new(spec, key, facts.omit_ns, segmented).with_numbering(facts.numbering);
     let sending = match sending.header().carries().time.map(|time| time.epoch) {
-        Some(Epoch::Realtime) => {
+        Some(Epoch::Realtime | Epoch::Midnight) => {
             sending.with_epoch(engine.clock().bracket().realtime_minus_monotonic() as u64)
         }
         _ => sending,
@@ -292,7 +292,9 @@ impl Flow {
         let part = if sends {
             let state = sending(engine, facts, &spec, key, segmented, supply);
             let awaited = echo.map(|echo| {
-                let back = Arc::new(Mutex::new(receiving().of_echo(echo.most_bytes())));
+                let epoch_ns = lock(&state).epoch_ns();
+                let back = receiving().of_echo(echo.most_bytes(), epoch_ns);
+                let back = Arc::new(Mutex::new(back));
                 AwaitedEcho::new(back, facts.loss_threshold_ns)
             });
             slots.push(engine.add_sender(SendFlow {

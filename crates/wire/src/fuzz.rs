@@ -50,7 +50,7 @@ pub fn fuzz_data_header(data: &[u8]) {
         let fields = HeaderFields {
             sequence: got.sequence,
             send_time_ns: match got.send_time {
-                Some(SendTime::Full(time)) => time,
+                Some(SendTime::Full(time) | SendTime::OfDay(time)) => time,
                 Some(SendTime::Low32(time)) => time.into(),
                 None => 0,
             },

@@ -16,8 +16,8 @@ use weir_model::record::{
     Crossing, Delay, DelayVariation, EcnCounts, Histogram, IntervalCount, Receiver,
 };
 use weir_stats::{
-    Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
-    SequenceTracker, Time32Unwrapper,
+    Arrival, DayUnwrapper, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender,
+    SequenceSummary, SequenceTracker, Time32Unwrapper,
 };
 use weir_wire::header::{
     Carries, Codec, DecodeError, Epoch, Header, SendTime, TagKey, Tags, WithCodec,
@@ -151,6 +151,9 @@ pub struct Receiving {
     unrelated: Vec<Timed>,
     worst_error_ns: u64,
     unwrapper: Time32Unwrapper,
+    days: DayUnwrapper,
+    /// What arrives was sent here: its send times are of this clock.
+    is_own: bool,
     jitter: Jitter,
     delay: DelaySummary,
     delay_intended: Option<DelaySummary>,
@@ -291,6 +294,8 @@ impl Receiving {
             unrelated: Vec::new(),
             worst_error_ns: 0,
             unwrapper: Time32Unwrapper::new(0),
+            days: DayUnwrapper::default(),
+            is_own: false,
             jitter: Jitter::new(),
             delay: DelaySummary::new(),
             delay_intended: None,
@@ -331,14 +336,16 @@ impl Receiving {
     }
 
     /// The client's receiver of what comes back of the datagrams that it sent itself: of each at most `most_bytes`. Their
-    /// delays are round trips, on one clock.
+    /// delays are round trips, on one clock; `epoch_ns` was added to it for their send times.
     #[must_use]
-    pub fn of_echo(mut self, most_bytes: Option<usize>) -> Self {
+    pub fn of_echo(mut self, most_bytes: Option<usize>, epoch_ns: u64) -> Self {
         if let Some(most) = most_bytes {
             self.sizes = self.sizes.truncated(most);
         }
         self.jitter_buffer_ns = None;
-        self.set_clock(SenderClock::default());
+        self.is_own = true;
+        self.days = DayUnwrapper::new(epoch_ns as i64);
+        self.set_clock(SenderClock { offset_ns: epoch_ns as i64, ..SenderClock::default() });
         self
     }
 
@@ -635,6 +642,7 @@ impl Receiving {
         let sent = match header.send_time {
             Some(SendTime::Full(t)) => Some(t),
             Some(SendTime::Low32(low)) => Some(self.unwrapper.unwrap(low, now_ns)),
+            Some(SendTime::OfDay(ns)) => Some(self.days.unwrap(ns, now_ns)),
             None => None,
         };
         let expected = self.expected_bytes(sequence);
@@ -702,7 +710,7 @@ impl Receiving {
     #[inline]
     fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
         self.jitter.on_packet(sent_ns, now_ns);
-        if self.carries.time.is_none_or(|time| time.epoch != Epoch::Monotonic) {
+        if self.carries.time.is_none_or(|time| time.epoch != Epoch::Monotonic && !self.is_own) {
             return;
         }
         let timed = Timed { sequence, sent_ns, lateness_ns, received_ns: now_ns };

@@ -53,6 +53,10 @@ formats! {
     Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true, timed: true, echoed: true },
     /// No header: packets are only counted, and loss is the difference of the ends' counts.
     None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false, timed: false, echoed: false },
+    /// D-ITG's: flow, a 32-bit sequence number, and the time of day in microseconds.
+    Ditg: "ditg" { min_payload_bytes: 20, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: true },
+    /// That of `ITGSend -p 1`, without a time.
+    DitgShort: "ditg-short" { min_payload_bytes: 8, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: true },
     /// iperf2's: a 64-bit sequence number, and the send time in microseconds.
     Iperf2: "iperf2" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// That of iperf2 before 2.0.10, with a 32-bit sequence number.

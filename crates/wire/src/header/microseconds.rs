@@ -1,4 +1,4 @@
-//! What the headers of iperf2 and iperf3 share: seconds and microseconds of the send time, both big-endian, and numbers from 1.
+//! What the headers of iperf2, iperf3 and D-ITG share: seconds and microseconds of the send time, both big-endian, and numbers from 1.
 
 use super::{DecodeError, Decoded, SendTime};
 

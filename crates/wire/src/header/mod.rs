@@ -4,6 +4,7 @@
 //! uses that and [`Decoded`], and never a layout. A new format needs its file, its `mod` line and its line
 //! in `formats!` here, and its name in [`weir_model::plan::HeaderFormat`].
 
+pub mod ditg;
 pub mod iperf2;
 mod iperf3;
 pub mod mgen;
@@ -39,6 +40,8 @@ pub enum SendTime {
     Full(u64),
     /// The time in ns mod 2³² (wraps every 4.3 s); the clock fit unwraps it.
     Low32(u32),
+    /// The time of the UTC day in ns, below [`ditg::DAY_NS`]: it starts again at midnight.
+    OfDay(u64),
 }
 
 /// A decoded header. A field that the header does not carry is `None`.
@@ -116,6 +119,8 @@ pub enum Epoch {
     Monotonic,
     /// The sender's realtime clock, whose relation to the receiver's is unknown: only differences have a meaning.
     Realtime,
+    /// Midnight (UTC) by the sender's realtime clock, likewise.
+    Midnight,
     /// The format does not define it: only differences have a meaning, such as jitter's.
     Undefined,
 }
@@ -227,6 +232,8 @@ macro_rules! formats {
 formats! {
     Native: native::HeaderLayout,
     None: none::NoHeader,
+    Ditg: ditg::Ditg,
+    DitgShort: ditg::DitgShort,
     Iperf2: iperf2::Iperf2,
     Iperf2Narrow: iperf2::Iperf2Narrow,
     Iperf3: iperf3::Iperf3,
@@ -356,12 +363,16 @@ mod tests {
             let mask = |bits: u32| if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
             prop_assert_eq!(got.sequence, fields.sequence & mask(carries.sequence_bits));
             let read = got.send_time.map(|time| match time {
-                SendTime::Full(ns) => ns,
+                SendTime::Full(ns) | SendTime::OfDay(ns) => ns,
                 SendTime::Low32(ns) => ns.into(),
             });
             let sent = carries.time.map(|time| {
                 let resolution = u64::from(time.resolution_ns);
-                (fields.send_time_ns / resolution * resolution) & mask(time.bits)
+                let whole = match time.epoch {
+                    Epoch::Midnight => fields.send_time_ns % ditg::DAY_NS,
+                    _ => fields.send_time_ns,
+                };
+                (whole / resolution * resolution) & mask(time.bits)
             });
             prop_assert_eq!(read, sent);
             // A format without a flow field has no flow.
