@@ -23,6 +23,7 @@ use crate::engine::{
     TransferRole, WorkerSlot, lock,
 };
 use crate::expected::Expected;
+use crate::framing::{Framer, Framing};
 use crate::log::PacketLog;
 use crate::server::SharedFile;
 use crate::session::Arrival;
@@ -422,7 +423,7 @@ impl Flow {
         }
     }
 
-    /// A stream on its connection. `file`: what arrives is stored there.
+    /// A stream on its connection. `file`: what arrives is stored there; `framing`: each write begins with a header.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn stream(
         engine: &Engine,
@@ -433,6 +434,7 @@ impl Flow {
         events: Events,
         supply: Option<Arc<Supply>>,
         file: Option<SharedFile>,
+        framing: Option<Box<dyn Framing>>,
     ) -> Flow {
         let content = spec.connection.content;
         let receiving = || {
@@ -455,6 +457,7 @@ impl Flow {
                 align: byte_stream(&spec).align,
                 samples: samples.clone(),
                 stays_open: byte_stream(&spec).no_half_close,
+                framing: framing.map(|framing| Mutex::new(Framer::new(framing))),
                 echo: echo.clone(),
             };
             (role, Part::StreamSend { state, samples, echo })

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod expected;
 mod flows;
+mod framing;
 mod host;
 mod key;
 mod local;

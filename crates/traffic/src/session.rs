@@ -29,6 +29,7 @@ use crate::host::{self, CpuMeter};
 use crate::{TrafficError, transport};
 
 pub use crate::engine::FlowEvent;
+pub use crate::framing::Framing;
 pub use crate::key::random;
 pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
@@ -342,6 +343,30 @@ impl End {
         sends: bool,
         connected: TcpStream,
     ) -> Result<(), TrafficError> {
+        self.add_stream(spec, sends, connected, None)
+    }
+
+    /// Adds a stream that this end sends on its connection, each write of which begins with a header. It is sent with copies,
+    /// and has no content of a file.
+    ///
+    /// # Errors
+    /// [`TrafficError::Unavailable`] for a transport without streams.
+    pub fn framed_stream(
+        &mut self,
+        spec: &FlowSpec,
+        connected: TcpStream,
+        framing: Box<dyn Framing>,
+    ) -> Result<(), TrafficError> {
+        self.add_stream(spec, true, connected, Some(framing))
+    }
+
+    fn add_stream(
+        &mut self,
+        spec: &FlowSpec,
+        sends: bool,
+        connected: TcpStream,
+        framing: Option<Box<dyn Framing>>,
+    ) -> Result<(), TrafficError> {
         let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
         connected
             .set_nonblocking(true)
@@ -356,6 +381,7 @@ impl End {
             events,
             None,
             None,
+            framing,
         ));
         Ok(())
     }

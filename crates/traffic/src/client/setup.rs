@@ -375,7 +375,7 @@ impl Setup<'_> {
         if !shape.has_transactions() {
             let supply = self.supply.clone();
             let spec = spec.clone();
-            return Flow::stream(engine, facts, spec, sends, socket, events, supply, None);
+            return Flow::stream(engine, facts, spec, sends, socket, events, supply, None, None);
         }
         let dial = shape.connects().then(|| {
             Dialling::Streams(Box::new(Dial {

@@ -21,6 +21,7 @@ use weir_net::waiting::{SPIN_NS, spin_until};
 
 use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
+use crate::framing::Framer;
 use crate::server::SharedFile;
 use crate::transport::StreamSocket;
 
@@ -63,6 +64,8 @@ pub(crate) enum StreamRole {
         samples: Arc<Mutex<TcpSamples>>,
         /// It leaves its direction open when it has finished.
         stays_open: bool,
+        /// Each write begins with a header of the session protocol.
+        framing: Option<Mutex<Framer>>,
         /// What comes back, if the receiver sends it back: the flow has finished sending when all of it has arrived.
         echo: Option<Arc<Mutex<StreamReceiving>>>,
     },
@@ -382,8 +385,9 @@ fn set_interest(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, interest: I
 
 fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Send { state, content, seed, zero_copy, align, stays_open, echo, .. } =
-        &flow.role
+    let StreamRole::Send {
+        state, content, seed, zero_copy, align, stays_open, framing, echo, ..
+    } = &flow.role
     else {
         return Outcome::Done;
     };
@@ -394,7 +398,12 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let turn_limit = if *zero_copy { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
     while turn < turn_limit {
         let now = clock.monotonic_ns();
-        match state.next(now) {
+        let next = match framing {
+            // A receiver of frames could not use a part of one.
+            Some(_) if slot.left > 0 => NextSend::Now(1),
+            _ => state.next(now),
+        };
+        match next {
             NextSend::At(at) => return Outcome::Later(at),
             NextSend::Done => {
                 // Covers streams shorter than the time between two samples.
@@ -416,7 +425,8 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             }
             NextSend::Now(_) => {}
         }
-        if slot.left == 0 {
+        let begins = slot.left == 0;
+        if begins {
             slot.left = state.write_length();
         }
         let position = state.position();
@@ -443,14 +453,22 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 .pools
                 .entry(key)
                 .or_insert_with(|| StreamPool::aligned(*content, *seed, most, *align));
-            let bytes = pool.at(position, slot.left);
-            match align.filter(|a| !slot.is_partial && a.padding(bytes.as_ptr().addr()) > 0) {
-                None => flow.socket.send(bytes),
-                Some(_) => {
-                    let buffer = shared.writes.of(most, *align);
-                    let aligned = &mut buffer[..bytes.len()];
-                    aligned.copy_from_slice(bytes);
-                    flow.socket.send(aligned)
+            if let Some(framer) = framing {
+                let mut framer = lock(framer);
+                if begins {
+                    framer.begin(state.total().0, slot.left, (pool, position), clock);
+                }
+                flow.socket.send(framer.rest(slot.left))
+            } else {
+                let bytes = pool.at(position, slot.left);
+                match align.filter(|a| !slot.is_partial && a.padding(bytes.as_ptr().addr()) > 0) {
+                    None => flow.socket.send(bytes),
+                    Some(_) => {
+                        let buffer = shared.writes.of(most, *align);
+                        let aligned = &mut buffer[..bytes.len()];
+                        aligned.copy_from_slice(bytes);
+                        flow.socket.send(aligned)
+                    }
                 }
             }
         };

@@ -172,7 +172,7 @@ impl Session {
             }
             false => {
                 let file = self.files.get(&spec.id).cloned();
-                Flow::stream(engine, facts, spec, sends, socket, events, None, file)
+                Flow::stream(engine, facts, spec, sends, socket, events, None, file, None)
             }
         };
         self.add(engine, Arc::new(flow));

@@ -2,13 +2,14 @@
 
 use weir_flow::{IntervalClock, Scheduling};
 use weir_model::plan::{Connection, Family, Plan};
-use weir_model::units::ByteSize;
+use weir_model::units::{ByteSize, Span};
 use weir_net::tcp::TcpStream;
 use weir_wire::header::TagKey;
 
 use super::*;
 use crate::engine::Engine;
 use crate::engine::tests::stream;
+use crate::framing::Framing;
 use weir_model::plan::TransportName;
 
 /// A stream that records where the buffers of its calls start.
@@ -111,6 +112,7 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
         align: Some(align),
         samples: Arc::default(),
         stays_open: false,
+        framing: None,
         echo: None,
     };
     engine.add_stream(StreamFlow { id: 2, socket: near.clone(), role, events });
@@ -144,5 +146,68 @@ fn buffers_start_at_the_alignment_whatever_the_write_size() {
         assert!(starts as u64 >= (4 << 20) / write, "{starts}");
         let reads = lock(&far.reads);
         assert!(!reads.is_empty() && reads.iter().all(|address| address % bytes == offset));
+    }
+}
+
+/// A header of 8 bytes: number and length.
+struct Numbered;
+
+impl Framing for Numbered {
+    fn header_bytes(&self) -> usize {
+        8
+    }
+
+    fn write(&mut self, number: u64, length: usize, _: u64, header: &mut [u8]) {
+        header[..4].copy_from_slice(&(number as u32).to_be_bytes());
+        header[4..].copy_from_slice(&(length as u32).to_be_bytes());
+    }
+}
+
+#[test]
+fn each_write_of_a_framed_stream_has_its_header_and_is_sent_whole() {
+    const TIME: Span = Span(50_000_000);
+    let connection = Connection {
+        payload: Some(ByteSize(9001).into()),
+        duration: Some(TIME),
+        ..Connection::default()
+    };
+    let plan = Plan { connections: vec![connection], ..Plan::default() };
+    let spec = plan.flows(Family::Ipv4, 1500).remove(0);
+    let engine = Engine::new(1, None, Scheduling::Normal, Clock::System).unwrap();
+    let (events, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    let (far, near) = stream();
+    near.set_nonblocking(true).unwrap();
+    let near = Recording { stream: near, writes: Mutex::default(), reads: Mutex::default() };
+    let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
+    let start_ns = engine.clock().monotonic_ns();
+    sending.start(start_ns, IntervalClock { start_ns, interval_ns: 0, omit_ns: 0 });
+    let role = StreamRole::Send {
+        state: Arc::new(Mutex::new(sending)),
+        content: Content::Random,
+        seed: 7,
+        zero_copy: false,
+        align: None,
+        samples: Arc::default(),
+        stays_open: false,
+        framing: Some(Mutex::new(Framer::new(Box::new(Numbered)))),
+        echo: None,
+    };
+    engine.add_stream(StreamFlow { id: 1, socket: Arc::new(near), role, events });
+    // The time is over while a write waits for room.
+    engine.clock().sleep_until(start_ns + TIME.0 + 1_000_000);
+    let mut far: std::net::TcpStream = far.into();
+    far.set_nonblocking(false).unwrap();
+    let mut received = vec![];
+    std::io::Read::read_to_end(&mut far, &mut received).unwrap();
+    let total = match inbox.blocking_recv() {
+        Some(FlowEvent::SenderDone(total)) => total,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((total.bytes, total.packets * 9001), (received.len() as u64, total.bytes));
+    let pool = StreamPool::new(Content::Random, 7, 9001);
+    for (number, write) in received.chunks(9001).enumerate() {
+        let head = [(number as u32).to_be_bytes(), 9001_u32.to_be_bytes()].concat();
+        assert_eq!(&write[..8], head, "{number}");
+        assert!(write[8..] == pool.at(number as u64 * 9001, 9001)[8..], "{number}");
     }
 }
