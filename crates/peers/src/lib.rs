@@ -6,6 +6,7 @@
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
 mod carried;
+mod ditg;
 mod echo;
 mod ending;
 #[doc(hidden)]
@@ -50,6 +51,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     iperf3::PROTOCOL,
     netperf::PROTOCOL,
     mgen::PROTOCOL,
+    ditg::PROTOCOL,
     echo::PROTOCOL,
     stamp::PROTOCOL,
     stamp::TWAMP_LIGHT,

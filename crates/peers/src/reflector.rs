@@ -17,7 +17,7 @@ use weir_traffic::{ServerEvent, TrafficError};
 use crate::limit::AddressLimits;
 
 /// Requests from lower ports are ignored.
-const FIRST_CLIENT_PORT: u16 = 1024;
+pub(crate) const FIRST_CLIENT_PORT: u16 = 1024;
 /// Messages per system call.
 const MESSAGES: usize = 32;
 /// Receive calls on one socket before the other sockets are served.

@@ -60,6 +60,8 @@ peers! {
     Netperf: "netperf", 12_865, [Tcp, Udp];
     /// MGEN's messages, without a control connection.
     Mgen: "mgen", 5000, [Udp];
+    /// That of D-ITG.
+    Ditg: "ditg", 9000, [Tcp, Udp];
     /// The echo protocol (RFC 862), which sends back what it receives.
     Echo: "echo", 7, [Tcp, Udp];
     /// STAMP (RFC 8762), without authentication.

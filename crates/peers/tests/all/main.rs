@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod ditg;
 mod echo;
 mod iperf2;
 mod iperf3;

@@ -361,7 +361,7 @@ mod tests {
         // iperf2 has ttcp's port, and reflectors are served by name only.
         let all = peers("--peers all --peer ttcp=7").unwrap();
         let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
-        assert_eq!((names, all[2].1), (vec!["iperf3", "netperf", "ttcp"], 7));
+        assert_eq!((names, all[3].1), (vec!["ditg", "iperf3", "netperf", "ttcp"], 7));
         assert_eq!(peers("--peer ttcp=7 --peer iperf3").unwrap(), both);
         for refused in [
             "--peer ttcp=0",

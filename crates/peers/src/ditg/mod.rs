@@ -1,0 +1,30 @@
+//! D-ITG (University of Naples): a signalling connection, on which the sender announces each of its flows and their ends. Data
+//! goes to a port that the sender names.
+
+mod client;
+mod codec;
+mod control;
+mod ports;
+mod served;
+mod server;
+mod settings;
+
+pub use codec::fuzz_ditg;
+
+use crate::{Client, Protocol};
+
+/// Declaration of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: weir_model::plan::PeerName::Ditg.label(),
+    port: weir_model::plan::PeerName::Ditg.default_port(),
+    transports: &["tcp", "udp"],
+    command: None,
+    client: Some(Client {
+        check: |config| settings::prepared(config).map(drop),
+        run: client::run,
+        probe: Some(client::probe),
+    }),
+    serve: Some(server::open),
+    guests: None,
+    is_served_by_name_only: false,
+};

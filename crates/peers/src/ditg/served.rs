@@ -1,0 +1,458 @@
+//! A session at the server: its flows, from their announcements to the record.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use weir_model::plan::{Connection, FlowSpec, Plan};
+use weir_model::record::{Receiver, Status};
+use weir_model::report::{EndReport, FlowReport};
+use weir_model::units::ByteSize;
+use weir_net::tcp::TcpStream;
+use weir_traffic::ServerEvent;
+use weir_traffic::session::{self, End, FlowEvent, Share};
+
+use super::codec::{FRAME_BYTES, FlowRequest, Message, Metadata, Reply};
+use super::control::{Control, ControlError};
+use super::ports::{self, Arrived, Lease, Waiting};
+use super::server::{Shared, reason};
+use super::settings::{self, Refused};
+use crate::sessions::{self, Ended};
+
+/// Most flows of a session.
+const MAX_FLOWS: usize = 1024;
+/// Silence after which a flow whose sender has finished is over. ITGRecv waits a second.
+const QUIET: Duration = Duration::from_millis(250);
+/// Most time for a stream to end after its sender has finished.
+const DELIVERY: Duration = Duration::from_secs(10);
+/// How often the limits of a session are checked.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes per read of a stream.
+const READ: ByteSize = ByteSize(64 << 10);
+
+/// How far a flow is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// All of it has arrived, and its sender has not said that it has finished.
+    Complete,
+    /// Its sender has finished.
+    Closing(Instant),
+    Closed,
+}
+
+/// A flow of a session.
+struct Flow {
+    request: FlowRequest,
+    plan: Plan,
+    spec: FlowSpec,
+    /// Its data, once some has arrived.
+    end: Option<Arc<End>>,
+    /// Bytes of the first message of a stream, as it states.
+    message_bytes: Option<u64>,
+    phase: Phase,
+    lease: Lease,
+    _share: Share,
+}
+
+/// A session.
+pub(super) struct Session<'a> {
+    peer: SocketAddr,
+    /// The address at which the client has reached this host.
+    local: SocketAddr,
+    shared: &'a Shared,
+    number: u64,
+    started: Instant,
+    /// When the last message arrived.
+    active: Instant,
+    /// When the first data arrived, by the workers' clock, ns; 0 before.
+    start_ns: Arc<AtomicU64>,
+    flows: Vec<Flow>,
+    arriving: (UnboundedSender<Arrived>, UnboundedReceiver<Arrived>),
+    events: (UnboundedSender<FlowEvent>, UnboundedReceiver<FlowEvent>),
+    /// Tasks that wait for the events of flows.
+    watching: JoinSet<()>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(peer: SocketAddr, local: SocketAddr, shared: &'a Shared) -> Session<'a> {
+        Session {
+            peer,
+            local,
+            shared,
+            number: shared.session(),
+            started: Instant::now(),
+            active: Instant::now(),
+            start_ns: Arc::default(),
+            flows: vec![],
+            arriving: mpsc::unbounded_channel(),
+            events: mpsc::unbounded_channel(),
+            watching: JoinSet::new(),
+        }
+    }
+
+    /// Serves the client until it closes the session, is gone, or a limit is reached.
+    pub(super) async fn run(mut self, control: &mut Control) {
+        let ended = self.until_over(control).await;
+        if !self.flows.is_empty() {
+            self.report(ended, control.bytes);
+        }
+    }
+
+    async fn until_over(&mut self, control: &mut Control) -> Ended {
+        let gone = |error: ControlError| Ended::new(Status::Partial, reason(&error));
+        let mut ticks = tokio::time::interval(TICK);
+        let mut is_ending = false;
+        loop {
+            let sent = tokio::select! {
+                message = control.message(), if !is_ending => match message {
+                    Ok(Message::Close) => {
+                        is_ending = true;
+                        Ok(())
+                    }
+                    Ok(message) => self.take(message, control).await,
+                    Err(error) => {
+                        if matches!(error, ControlError::Unknown(_)) {
+                            self.shared.refused(self.peer, reason(&error));
+                        }
+                        return gone(error);
+                    }
+                },
+                Some(arrived) = self.arriving.1.recv() => {
+                    self.arrived(arrived);
+                    Ok(())
+                }
+                Some(event) = self.events.1.recv() => self.event(event, control).await,
+                _ = ticks.tick() => match self.over() {
+                    Some(ended) => return ended,
+                    None => self.close_silent(control).await,
+                },
+                reason = self.shared.stop.asked(1) => {
+                    return Ended::new(Status::Interrupted, reason.text());
+                }
+            };
+            if let Err(error) = sent {
+                return gone(error);
+            }
+            let is_closing = |flow: &Flow| matches!(flow.phase, Phase::Closing(_));
+            if is_ending && !self.flows.iter().any(is_closing) {
+                let _ = control.send(&Reply::Closed.to_bytes()).await;
+                return self.closed();
+            }
+        }
+    }
+
+    /// How a session ends that its client closes.
+    fn closed(&self) -> Ended {
+        let is_closed = |flow: &Flow| flow.phase == Phase::Closed;
+        match self.flows.iter().all(is_closed) {
+            true => Ended::new(Status::Complete, "the client finished"),
+            false => Ended::new(Status::Partial, "the client closed the session before its flows"),
+        }
+    }
+
+    async fn take(&mut self, message: Message, control: &mut Control) -> Result<(), ControlError> {
+        self.active = Instant::now();
+        match message {
+            Message::Flow(request) => {
+                let reply = match self.announced(request) {
+                    Ok(port) => Reply::Accepted { flow: request.flow, port },
+                    Err(refused) => {
+                        let (reply, reason) = match refused {
+                            Refused::Icmp => (Reply::NoIcmp(request.flow), "ICMP".into()),
+                            Refused::Other(reason) => (Reply::NoPort(request.flow), reason),
+                        };
+                        self.shared.refused(self.peer, reason);
+                        reply
+                    }
+                };
+                control.send(&reply.to_bytes()).await
+            }
+            Message::CloseFlow(number) => {
+                let at = self.flows.iter().position(|flow| flow.request.flow == number);
+                match at {
+                    Some(at) => self.close(at, control).await,
+                    // As ITGRecv.
+                    None => Ok(()),
+                }
+            }
+            // The result is stored here: a client does not choose files of this host.
+            Message::Log => control.send(&Reply::Logged.to_bytes()).await,
+            Message::Connect => control.send(&Reply::Connected.to_bytes()).await,
+            Message::Close => Ok(()),
+        }
+    }
+
+    /// Opens the port of an announced flow.
+    fn announced(&mut self, request: FlowRequest) -> Result<u16, Refused> {
+        let other = |reason: String| Err(Refused::Other(reason));
+        let plan = settings::plan(&request)?;
+        if let Some(flow) = self.flows.iter().find(|flow| flow.request.flow == request.flow) {
+            return match flow.request == request {
+                true => Ok(flow.lease.port()),
+                false => other(format!("a second flow {}", request.flow)),
+            };
+        }
+        let most = self.shared.limits.flows;
+        if self.flows.len() >= MAX_FLOWS {
+            return other(format!("{MAX_FLOWS} flows in a session"));
+        }
+        let Some(share) = Share::take(&self.shared.load, |l| &l.flows, 1, most) else {
+            return other(format!("{most} flows are open"));
+        };
+        let host = self.peer.ip().to_canonical();
+        let mut plan = Plan { host: Some(host.to_string()), ..plan };
+        let id = self.flows.len() as u32 + 1;
+        // A datagram of any size is one of the flow: its header is known, and no more.
+        let bytes = match plan.connections[0].transport.datagrams() {
+            true => ByteSize(plan.connections[0].header.min_payload_bytes()),
+            false => READ,
+        };
+        plan.connections[0].payload = Some(bytes.into());
+        let spec = plan.flows(crate::family(self.peer), u32::MAX).swap_remove(0);
+        let spec = FlowSpec { id, ..spec };
+        let waiting = || Waiting {
+            client: host,
+            number: request.flow,
+            metadata: request.metadata,
+            plan: plan.clone(),
+            spec: spec.clone(),
+            start_ns: self.start_ns.clone(),
+            arrived: self.arriving.0.clone(),
+        };
+        let mut opened = Err(Refused::Other("no address".into()));
+        for address in self.addresses(&request) {
+            let at = SocketAddr::new(address, request.port);
+            let lease = self.shared.ports.open(at, waiting());
+            opened = lease.map_err(|error| Refused::Other(error.to_string()));
+            if opened.is_ok() {
+                break;
+            }
+        }
+        let lease = opened?;
+        let port = lease.port();
+        let (end, message_bytes, phase) = (None, None, Phase::Open);
+        let flow = Flow { request, plan, spec, end, message_bytes, phase, lease, _share: share };
+        self.flows.push(flow);
+        if self.flows.len() == 1 {
+            let (session, peer) = (self.number, self.peer.into());
+            self.shared.report(ServerEvent::SessionOpened { session, peer, flows: 1 });
+        }
+        Ok(port)
+    }
+
+    /// Where the data of a flow may arrive: at the address that the client states, if it is one of this server's, or where
+    /// it has reached this host. These differ behind an address translator.
+    fn addresses(&self, request: &FlowRequest) -> Vec<IpAddr> {
+        let reached = self.local.ip().to_canonical();
+        let (stated, bound) = (request.address.to_canonical(), &self.shared.bound);
+        let is_own = !stated.is_unspecified()
+            && stated.is_ipv4() == reached.is_ipv4()
+            && (bound.is_empty() || bound.contains(&stated));
+        let stated = Some(stated).filter(|stated| is_own && *stated != reached);
+        stated.into_iter().chain([reached]).collect()
+    }
+
+    /// Takes the first data of a flow.
+    fn arrived(&mut self, arrived: Arrived) {
+        match arrived {
+            Arrived::Datagrams(id, end) => self.begun(id, end, false),
+            Arrived::Stream(id, stream, begun) => {
+                let Some(flow) = self.flows.iter_mut().find(|flow| flow.spec.id == id) else {
+                    return;
+                };
+                flow.message_bytes = stated_bytes(flow.request.metadata, &begun);
+                let now_ns = self.shared.workers.now_ns();
+                match stream_end(self.shared, flow, stream) {
+                    Ok(end) => {
+                        end.start(ports::intervals(&self.start_ns, now_ns));
+                        self.begun(id, Arc::new(end), true);
+                    }
+                    Err(reason) => self.failed(id, reason),
+                }
+            }
+            Arrived::Failed(id, reason) => self.failed(id, reason),
+        }
+    }
+
+    fn failed(&self, id: u32, reason: String) {
+        let _ = self.events.0.send(FlowEvent::Failed(id, reason));
+    }
+
+    /// The data of a flow has begun.
+    fn begun(&mut self, id: u32, end: Arc<End>, is_stream: bool) {
+        let events = self.events.0.clone();
+        let Some(flow) = self.flows.iter_mut().find(|flow| flow.spec.id == id) else { return };
+        if let (Phase::Closing(_), false) = (flow.phase, is_stream) {
+            end.drain(QUIET.as_nanos() as u64);
+        }
+        flow.end = Some(end.clone());
+        self.watching.spawn(async move { while events.send(end.event().await).is_ok() {} });
+    }
+
+    /// Takes an event of a flow.
+    async fn event(&mut self, event: FlowEvent, control: &mut Control) -> Result<(), ControlError> {
+        let id = match event {
+            FlowEvent::ReceiverDone(id) | FlowEvent::Failed(id, _) => id,
+            _ => return Ok(()),
+        };
+        let Some(flow) = self.flows.iter_mut().find(|flow| flow.spec.id == id) else {
+            return Ok(());
+        };
+        match flow.phase {
+            Phase::Open => flow.phase = Phase::Complete,
+            Phase::Closing(_) => return close_now(flow, control).await,
+            Phase::Complete | Phase::Closed => {}
+        }
+        Ok(())
+    }
+
+    /// The sender of a flow has finished.
+    async fn close(&mut self, at: usize, control: &mut Control) -> Result<(), ControlError> {
+        let flow = &mut self.flows[at];
+        match flow.phase {
+            Phase::Complete | Phase::Closed => return close_now(flow, control).await,
+            Phase::Closing(_) => return Ok(()),
+            Phase::Open => flow.phase = Phase::Closing(Instant::now()),
+        }
+        if let Some(end) = flow.end.as_ref().filter(|_| flow.spec.connection.transport.datagrams())
+        {
+            end.drain(QUIET.as_nanos() as u64);
+        }
+        Ok(())
+    }
+
+    /// Closes flows whose data does not arrive, or does not end.
+    async fn close_silent(&mut self, control: &mut Control) -> Result<(), ControlError> {
+        for flow in &mut self.flows {
+            let Phase::Closing(since) = flow.phase else { continue };
+            let is_datagrams = flow.spec.connection.transport.datagrams();
+            let most = match (&flow.end, is_datagrams) {
+                (None, true) => QUIET,
+                (None, false) => QUIET * 2,
+                (Some(_), false) => DELIVERY,
+                (Some(_), true) => continue,
+            };
+            if since.elapsed() >= most {
+                close_now(flow, control).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a limit is reached.
+    fn over(&self) -> Option<Ended> {
+        let limits = &self.shared.limits;
+        let partial = |reason: String| Some(Ended::new(Status::Partial, reason));
+        if self.started.elapsed() >= Duration::from_secs(limits.session_seconds) {
+            return partial("the session reached the limit of its time".into());
+        }
+        let last_ns =
+            self.flows.iter().filter_map(|flow| Some(flow.end.as_ref()?.last_arrival_ns()));
+        let silent = match last_ns.max().filter(|ns| *ns > 0) {
+            Some(ns) => Duration::from_nanos(self.shared.workers.now_ns().saturating_sub(ns)),
+            None => self.active.elapsed(),
+        };
+        let silent = silent.min(self.active.elapsed());
+        let most = limits.silence_seconds;
+        if silent >= Duration::from_secs(most) {
+            return partial(format!("nothing arrived for {most} s"));
+        }
+        None
+    }
+
+    /// Reports the session, with its record.
+    fn report(self, ended: Ended, control_bytes: u64) {
+        let start_ns = match self.start_ns.load(Ordering::Acquire) {
+            0 => self.shared.workers.now_ns(),
+            start_ns => start_ns,
+        };
+        let mut report = EndReport::default();
+        let mut connections = vec![];
+        let mut specs = vec![];
+        for flow in &self.flows {
+            let own = flow.end.as_ref().map(|end| end.finish());
+            let mut own = own.unwrap_or_else(|| EndReport {
+                // It was announced, and nothing arrived.
+                flows: vec![FlowReport {
+                    id: flow.spec.id,
+                    receiver: Some(Receiver::default()),
+                    ..FlowReport::default()
+                }],
+                ..EndReport::default()
+            });
+            let received = own.flows.first().and_then(|flow| flow.receiver.as_ref());
+            let (connection, spec) = flow.described(received);
+            connections.push(connection);
+            specs.push(spec);
+            report.host = report.host.or(own.host);
+            report.cpu = report.cpu.or(own.cpu);
+            report.warnings.append(&mut own.warnings);
+            report.flows.append(&mut own.flows);
+        }
+        let plan = Plan { connections, ..self.flows[0].plan.clone() };
+        let (name, reason) = (super::PROTOCOL.name, ended.reason.clone());
+        let intervals = sessions::intervals(start_ns, 0);
+        let ends = (report.clone(), None);
+        let record = sessions::record(name, plan, specs, self.peer, ends, intervals, ended);
+        let record = weir_model::record::Record { control_bytes: Some(control_bytes), ..record };
+        self.shared.report(ServerEvent::SessionClosed {
+            session: self.number,
+            peer: self.peer.into(),
+            reason,
+            report: Some(Box::new(report)),
+            record: Some(Box::new(record)),
+        });
+    }
+}
+
+impl Flow {
+    /// Its connection and flow as the record has them: with the size of its packets, of datagrams the mean of those that arrived.
+    fn described(&self, received: Option<&Receiver>) -> (Connection, FlowSpec) {
+        let connection = &self.plan.connections[0];
+        let bytes = match (connection.transport.datagrams(), received) {
+            (true, Some(r)) if r.packets > 0 => Some((r.bytes + r.packets / 2) / r.packets),
+            (true, _) => None,
+            (false, _) => self.message_bytes,
+        };
+        let payload = bytes.map(|bytes| ByteSize(bytes).into()).or(connection.payload.clone());
+        let connection = Connection { payload: payload.clone(), ..connection.clone() };
+        let size = payload.unwrap_or_else(|| self.spec.size.clone());
+        let spec = FlowSpec { size, connection: connection.clone(), ..self.spec.clone() };
+        (connection, spec)
+    }
+}
+
+/// Closes a flow: the port needs it no more.
+async fn close_now(flow: &mut Flow, control: &mut Control) -> Result<(), ControlError> {
+    flow.phase = Phase::Closed;
+    control.send(&Reply::FlowClosed(flow.request.flow).to_bytes()).await
+}
+
+/// The bytes of the first message of a stream.
+fn stated_bytes(metadata: Metadata, begun: &[u8]) -> Option<u64> {
+    let at = match metadata {
+        Metadata::Whole => FRAME_BYTES,
+        Metadata::Short => 12,
+        Metadata::Nothing => return None,
+    };
+    let bytes = begun.get(at - 4..at)?.first_chunk()?;
+    Some(u32::from_be_bytes(*bytes).into()).filter(|bytes| *bytes > 0)
+}
+
+/// This end of a stream.
+fn stream_end(shared: &Shared, flow: &Flow, stream: TcpStream) -> Result<End, String> {
+    let failed = |error: weir_traffic::TrafficError| error.to_string();
+    let _ = stream.set_options(&crate::serving::watched());
+    session::accepted_stream(&flow.spec, false, &stream).map_err(failed)?;
+    let mut end = End::new(&shared.workers, &flow.plan, true);
+    if flow.spec.id == ports::FIRST {
+        end = end.with_host(flow.lease.client(), None);
+    }
+    end.stream(&flow.spec, false, stream).map_err(failed)?;
+    Ok(end)
+}
