@@ -36,6 +36,7 @@ pub mod checksum;
 pub mod control;
 pub mod crc32;
 pub mod datagram;
+pub mod ditg_log;
 pub mod echo;
 pub mod ethernet;
 pub mod fragment;

@@ -7,6 +7,7 @@ use weir_exchange::{NoForm, ReadError};
 use weir_model::{ModelError, Refusal};
 use weir_runs::StoreError;
 
+use super::ditg::NoPackets;
 use crate::engine::file_exit_code;
 
 /// An error of `weir runs`.
@@ -79,6 +80,14 @@ pub(crate) enum RunsError {
         /// Where and why.
         error: ReadError,
     },
+    /// A run whose packets D-ITG's log can't have.
+    #[error("run {run}: {reason}")]
+    NoPackets {
+        /// The run.
+        run: String,
+        /// Why not.
+        reason: NoPackets,
+    },
     /// Stdout.
     #[error("write to stdout: {0}")]
     Output(#[from] io::Error),
@@ -107,7 +116,9 @@ impl RunsError {
             RunsError::Experiment { id } => of("not-a-run", Some("RUN"), Some(id.clone())),
             RunsError::NoRuns { side, given } => of("not-found", Some(side), Some(given.clone())),
             RunsError::BothSides { id } => of("same-run", Some("RUN"), Some(id.clone())),
-            RunsError::NoForm { run, .. } => of("no-form", Some("--format"), Some(run.clone())),
+            RunsError::NoForm { run, .. } | RunsError::NoPackets { run, .. } => {
+                of("no-form", Some("--format"), Some(run.clone()))
+            }
             RunsError::Result { error, .. } => Refusal {
                 code: "result".into(),
                 field: error.field.clone(),
@@ -150,6 +161,7 @@ impl RunsError {
             | RunsError::NoRuns { .. }
             | RunsError::NoForm { .. }
             | RunsError::Result { .. }
+            | RunsError::NoPackets { .. }
             | RunsError::BothSides { .. } => 2,
             RunsError::File { source, .. } => file_exit_code(source.kind()),
             RunsError::Store(e) => match e {

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValue;
 use weir_exchange::{Format, NoForm};
+use weir_model::ModelError;
 use weir_report::CsvWriter;
 use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
+use super::ditg;
 use super::search::SearchArgs;
 use super::{RunsError, existing};
 use crate::files;
@@ -19,13 +21,18 @@ use crate::named::{NamedFile, apart};
 /// Weir's own formats, by name.
 const JSON: &str = "json";
 const CSV: &str = "csv";
+/// That of packets, by D-ITG.
+const DITG: &str = "ditg";
 
 /// The names of the formats that are written, with their descriptions.
 fn formats() -> Vec<PossibleValue> {
     let own = [(JSON, "Records (weir.run/1), one a line"), (CSV, "One table of all")];
     let own = own.map(|(name, about)| PossibleValue::new(name).help(about));
     let others = Format::written_ones().map(|f| PossibleValue::new(f.name).help(f.about));
-    own.into_iter().chain(others).collect()
+    let about =
+        "The packets of one run as D-ITG's receiver logs them, of its --packet-log, for ITGDec";
+    let packets = PossibleValue::new(DITG).help(about);
+    own.into_iter().chain(others).chain([packets]).collect()
 }
 
 #[derive(Debug, Args)]
@@ -42,6 +49,10 @@ pub(super) struct ExportArgs {
     /// The format.
     #[arg(long, value_name = "NAME", default_value = JSON, value_parser = formats())]
     format: String,
+    /// The packet log of the run, for --format ditg: the file that the receiving end wrote (weir test -R --packet-log, weir serve
+    /// --packet-log).
+    #[arg(long, value_name = "FILE", conflicts_with = "tables")]
+    packet_log: Option<PathBuf>,
     /// Write to this file instead of stdout; an existing file is replaced when all is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -66,6 +77,7 @@ pub(super) fn run(
         // Resolve every argument before a file is touched.
         args.runs.iter().map(|r| store.resolve(r)).collect::<Result<_, _>>()?
     };
+    let log = packet_log(args, &ids)?;
     if let Some(path) = &args.output {
         let kept = data.file();
         let kept = NamedFile { flag: "the stored runs", path: &kept, is_written: false };
@@ -84,9 +96,36 @@ pub(super) fn run(
         return Ok(());
     }
     match &args.output {
-        None => write_runs(&store, &ids, &args.format, out),
-        Some(path) => files::replace(path, |file| write_runs(&store, &ids, &args.format, file))
-            .map_err(|error| of_file(path, error)),
+        None => write_runs(&store, &ids, &args.format, log, out),
+        Some(path) => {
+            files::replace(path, |file| write_runs(&store, &ids, &args.format, log, file))
+                .map_err(|error| of_file(path, error))
+        }
+    }
+}
+
+/// The packet log, which D-ITG's format needs and no other one takes.
+fn packet_log<'a>(args: &'a ExportArgs, ids: &[String]) -> Result<Option<&'a Path>, RunsError> {
+    let refused = |flag, what, given: &str, accepted| {
+        let given = given.into();
+        Err(RunsError::Flag { flag, error: ModelError::Value { what, given, accepted } })
+    };
+    match (args.format.as_str(), args.packet_log.as_deref()) {
+        (DITG, Some(log)) if ids.len() == 1 => Ok(Some(log)),
+        (DITG, Some(_)) => refused(
+            "--format",
+            "format",
+            "ditg with several runs",
+            "one run, which the packet log is of",
+        ),
+        (DITG, None) => refused(
+            "--packet-log",
+            "packet log",
+            "none with --format ditg",
+            "the file that the receiving end of the run wrote",
+        ),
+        (_, Some(_)) => refused("--packet-log", "packet log", "a file", "--format ditg"),
+        (_, None) => Ok(None),
     }
 }
 
@@ -104,6 +143,7 @@ fn write_runs(
     store: &Store,
     ids: &[String],
     format: &str,
+    log: Option<&Path>,
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
     let mut out = BufWriter::new(out);
@@ -112,6 +152,12 @@ fn write_runs(
             let mut csv = CsvWriter::new(&mut out)?;
             for id in ids {
                 csv.record(&store.get(id)?)?;
+            }
+        }
+        (DITG, _) => {
+            for (id, log) in ids.iter().zip(log) {
+                let written = ditg::write(&store.get(id)?, log, &mut out);
+                written.map_err(|reason| RunsError::NoPackets { run: id.clone(), reason })?;
             }
         }
         (_, Some(format)) => {

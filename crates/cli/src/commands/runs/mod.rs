@@ -1,6 +1,7 @@
 //! `weir runs`: stored results, listed, shown, labelled, compared, exported, imported and removed.
 
 mod diff;
+mod ditg;
 mod error;
 mod export;
 mod import;
