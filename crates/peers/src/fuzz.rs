@@ -1,6 +1,6 @@
 //! Fuzz bodies, one per parser of outside bytes: functions that take any bytes and check invariants.
 
-pub use crate::ditg::fuzz_ditg;
+pub use crate::ditg::{fuzz_ditg, fuzz_ditg_script};
 pub use crate::iperf2::fuzz_iperf2;
 pub use crate::iperf3::fuzz_iperf3;
 pub use crate::mgen::fuzz_mgen;

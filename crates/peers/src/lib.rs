@@ -36,6 +36,7 @@ use weir_model::record::Record;
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 
+pub use ditg::{ScriptError, ditg_script};
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
 pub use netperf::{
     Accepted as NetperfAccepted, Counted as NetperfCounted, Cpu as NetperfCpu,

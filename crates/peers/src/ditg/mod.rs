@@ -5,11 +5,13 @@ mod client;
 mod codec;
 mod control;
 mod ports;
+mod script;
 mod served;
 mod server;
 mod settings;
 
 pub use codec::fuzz_ditg;
+pub use script::{ScriptError, ditg_script, fuzz_ditg_script};
 
 use crate::{Client, Protocol};
 

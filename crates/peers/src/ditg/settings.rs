@@ -42,6 +42,7 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("flow_label", Side::Both),
     ("kernel_pacing", Side::Both),
     ("client_port", Side::Both),
+    ("port", Side::Both),
     ("mss", Side::Both),
     ("no_delay", Side::Both),
     ("cork", Side::Both),
@@ -119,7 +120,8 @@ pub(super) fn request(spec: &FlowSpec, peer: SocketAddr) -> FlowRequest {
             HeaderFormat::None if is_datagrams => Metadata::Nothing,
             _ => Metadata::Whole,
         },
-        port: DATA_PORT,
+        // The server's own port is the plan's.
+        port: connection.port.unwrap_or(DATA_PORT),
         address: peer.ip().to_canonical(),
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
         (line.args.replay.replay.is_some(), "--replay"),
         (line.args.later.file.is_some(), "--file"),
         (line.args.general.plan.is_some(), "--plan"),
-        (line.args.general.has_script(), "--mgen-script and --rude-script"),
+        (line.args.general.has_script(), "--mgen-script, --rude-script and --ditg-script"),
         (line.args.general.save_plan.is_some(), "--save-plan"),
         (line.args.general.control_socket.is_some(), "--control-socket"),
         (line.args.general.start_at.is_some(), "--start-at"),

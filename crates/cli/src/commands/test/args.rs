@@ -36,7 +36,7 @@ use crate::key::KeyArgs;
 pub(crate) struct TestArgs {
     /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT, V6ADDRESS%INTERFACE or unix:PATH; several are tested at the
     /// same time, each with the connections that the flags describe
-    #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan", "mgen_script", "rude_script"])]
+    #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan", "mgen_script", "rude_script", "ditg_script"])]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
     pub(crate) general: GeneralArgs,
@@ -77,6 +77,9 @@ pub(crate) struct GeneralArgs {
     /// The same of a script of RUDE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "profile", "mgen_script"])]
     pub(crate) rude_script: Option<PathBuf>,
+    /// The same of a script of ITGSend, as a test with peer ditg (docs/peers.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "profile", "mgen_script", "rude_script"])]
+    pub(crate) ditg_script: Option<PathBuf>,
     /// Send the traffic of an application by its profile (`weir profiles`); flags of size, rate, time and the like replace its values
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub(crate) profile: Option<String>,
@@ -110,6 +113,7 @@ impl GeneralArgs {
             ("--plan", &self.plan),
             ("--mgen-script", &self.mgen_script),
             ("--rude-script", &self.rude_script),
+            ("--ditg-script", &self.ditg_script),
         ];
         files.into_iter().find_map(|(flag, file)| Some((flag, file.as_ref()?)))
     }

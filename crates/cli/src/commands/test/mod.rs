@@ -275,6 +275,7 @@ fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
         ("--plan", &args.general.plan),
         ("--mgen-script", &args.general.mgen_script),
         ("--rude-script", &args.general.rude_script),
+        ("--ditg-script", &args.general.ditg_script),
         ("--key-file", &key.key_file),
         ("--passphrase-file", &key.passphrase_file),
     ];

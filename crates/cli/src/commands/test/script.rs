@@ -1,4 +1,4 @@
-//! `--mgen-script` and `--rude-script`: scripts of other tools, as plans.
+//! `--mgen-script`, `--rude-script` and `--ditg-script`: scripts of other tools, as plans.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,6 +15,14 @@ use crate::job::warn;
 /// A file that can't be read, or an invalid script, with the line.
 pub(super) fn translated(args: &TestArgs) -> Result<Option<String>, CliError> {
     let general = &args.general;
+    if let Some(path) = &general.ditg_script {
+        let read = weir_peers::ditg_script(&text("--ditg-script", path)?);
+        return read.map(Some).map_err(|error| {
+            let place = format!("{} line {}", path.display(), error.line);
+            let given = format!("{place}: {} {}", error.option, error.given);
+            CliError::flag("--ditg-script", given, &error.accepted)
+        });
+    }
     let to = match args.host.is_empty() {
         true => Destination::Script,
         false => Destination::Server,
@@ -52,6 +60,7 @@ fn text(flag: &'static str, path: &Path) -> Result<String, CliError> {
 fn reading(flag: &str) -> &'static str {
     match flag {
         "--mgen-script" => "--mgen-script: read",
+        "--ditg-script" => "--ditg-script: read",
         _ => "--rude-script: read",
     }
 }
