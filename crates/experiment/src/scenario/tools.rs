@@ -296,7 +296,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: Some(|log| words(&["ITGDec", log])),
-        peer: None,
+        peer: Some(PeerName::Ditg),
         parse: ditg,
     },
 ];

@@ -196,7 +196,7 @@ impl Plan {
                 let given = format!("{host} with peer {}", self.peer);
                 return refuse("host", given, "absent: one server, the test's".into());
             }
-            if let Some(port) = connection.port {
+            if let Some(port) = connection.port.filter(|_| !self.peer.has_data_ports()) {
                 let given = format!("{port} with peer {}", self.peer);
                 return refuse("port", given, "absent: one server, the test's".into());
             }

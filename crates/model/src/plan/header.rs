@@ -106,6 +106,12 @@ impl HeaderFormat {
         self == HeaderFormat::MgenChecked
     }
 
+    /// Whether the content of datagrams can be verified: its place in a datagram is known, and nothing replaces it.
+    #[must_use]
+    pub fn verifiable(self) -> bool {
+        self.numbered() && !self.has_trailer()
+    }
+
     /// Whether datagrams with room for it carry a send time that a one-way delay can be computed from.
     pub(super) fn timed(self) -> bool {
         self.facts().timed
@@ -138,9 +144,9 @@ impl HeaderFormat {
             let accepted = format!("at least {least} bytes with header {self}");
             return Some(("payload", given.0.to_string(), accepted));
         }
-        let is_verified = |format: &&Self| format.numbered() && !format.has_trailer();
-        (verify && !is_verified(&&self)).then(|| {
-            let names = Self::ALL.iter().filter(is_verified).map(|format| format.label());
+        (verify && !self.verifiable()).then(|| {
+            let all = Self::ALL.iter().filter(|format| format.verifiable());
+            let names = all.map(|format| format.label());
             let names = crate::phrases::one_of(names);
             let accepted = format!("a header with a sequence number, and no checksum: {names}");
             ("verify", format!("true with header {self}"), accepted)

@@ -76,6 +76,12 @@ impl PeerName {
     pub(super) fn has_several_servers(self) -> bool {
         self == PeerName::Mgen
     }
+
+    /// Whether a connection's port is that of its data, beside the server's own.
+    #[must_use]
+    pub(super) fn has_data_ports(self) -> bool {
+        self == PeerName::Ditg
+    }
 }
 
 crate::names::labelled!(PeerName, "peer");

@@ -52,7 +52,12 @@ impl Plan {
     /// Whether any connection names a host or a port of its own.
     #[must_use]
     pub fn names_servers(&self) -> bool {
-        self.connections.iter().any(|c| c.host.is_some() || c.port.is_some())
+        self.connections.iter().any(|c| c.host.is_some() || self.own_port(c).is_some())
+    }
+
+    /// The port of a connection's server, if it names one.
+    fn own_port(&self, connection: &Connection) -> Option<u16> {
+        connection.port.filter(|_| !self.peer.has_data_ports())
     }
 
     /// The servers in the order of their first connections.
@@ -112,7 +117,8 @@ impl Plan {
             });
         }
         let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.server_port());
-        let port = connection.port.or(own.as_ref().and_then(|own| own.port)).unwrap_or(default);
+        let port = self.own_port(connection).or(own.as_ref().and_then(|own| own.port));
+        let port = port.unwrap_or(default);
         let Some(host) = own.or(of_plan) else { return Ok(None) };
         if let (true, Some(port)) = (host.kind() != HostKind::Network, connection.port) {
             return Err(ModelError::Field {

@@ -225,7 +225,7 @@ fn headers_need_payload_and_transport() {
             assert_eq!(with(below), "payload", "{format}");
         }
         let verified = udp(|c| (c.header, c.verify) = (*format, true));
-        assert_eq!(verified, if format.numbered() { "" } else { "verify" }, "{format}");
+        assert_eq!(verified, if format.verifiable() { "" } else { "verify" }, "{format}");
         assert_eq!(format.label().parse(), Ok(*format));
     }
     assert_eq!(connection(|c| c.header = HeaderFormat::None), "", "a stream has no header anyway");

@@ -4946,6 +4946,8 @@ export interface components {
          *
          *     - `native`: Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
          *     - `none`: No header: packets are only counted, and loss is the difference of the ends' counts.
+         *     - `ditg`: D-ITG's: flow, a 32-bit sequence number, and the time of day in microseconds.
+         *     - `ditg-short`: That of `ITGSend -p 1`, without a time.
          *     - `iperf2`: iperf2's: a 64-bit sequence number, and the send time in microseconds.
          *     - `iperf2-32bit`: That of iperf2 before 2.0.10, with a 32-bit sequence number.
          *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
@@ -4956,7 +4958,7 @@ export interface components {
          *     - `stamp`: That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "mgen" | "mgen-crc" | "rtp" | "stamp";
+        HeaderFormat: "native" | "none" | "ditg" | "ditg-short" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "mgen" | "mgen-crc" | "rtp" | "stamp";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
@@ -6386,12 +6388,13 @@ export interface components {
          *     - `iperf2`: That of iperf2.
          *     - `netperf`: That of netperf.
          *     - `mgen`: MGEN's messages, without a control connection.
+         *     - `ditg`: That of D-ITG.
          *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
          *     - `stamp`: STAMP (RFC 8762), without authentication.
          *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
          * @enum {string}
          */
-        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "mgen" | "echo" | "stamp" | "twamp-light";
+        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "mgen" | "ditg" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50
