@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
-use crate::common::has_tools;
+use crate::common::has_unpackaged;
 use crate::iperf::{is_listening, until_listening};
 use crate::ttcp::{free_port, weir};
 
@@ -146,7 +146,7 @@ fn errors_have_netperfs_code_and_wrong_flags_2() {
 #[test]
 fn the_real_netperf_and_the_commands_understand_each_other() {
     let name = "the_real_netperf_and_the_commands_understand_each_other";
-    if !has_tools(name, &["netperf", "netserver"]) {
+    if !has_unpackaged(name, &["netperf", "netserver"]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

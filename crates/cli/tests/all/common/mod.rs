@@ -183,6 +183,15 @@ pub(crate) fn has_tools(test: &str, tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
+/// The same of tools without a package: where they are missing the test is skipped, also in CI.
+pub(crate) fn has_unpackaged(test: &str, tools: &[&str]) -> bool {
+    let missing: Vec<_> = tools.iter().copied().filter(|t| !is_there(t)).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED {test}: {} missing, of which Debian has no package", missing.join(", "));
+    }
+    missing.is_empty()
+}
+
 impl Bench {
     /// A lab; `None` after printing that the test is skipped if this user or the tools can't create one.
     pub(crate) fn up(test: &str, tools: &[&str]) -> Option<Bench> {
