@@ -31,9 +31,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weir_model::Refusal;
-use weir_model::plan::{Family, PeerName, Plan};
+use weir_model::plan::{Connection, Family, PeerName, Plan};
 use weir_model::record::Record;
-use weir_traffic::session::WorkerConfig;
+use weir_traffic::session::{self, WorkerConfig};
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 
 pub use ditg::{ScriptError, ditg_script};
@@ -283,6 +283,30 @@ pub trait Server: Send {
 /// The IP version of an address; that of an IPv4 one behind a mapped address.
 fn family(peer: SocketAddr) -> Family {
     if peer.ip().to_canonical().is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
+}
+
+/// Connects to the server's port for control, at the first of its addresses that answers.
+async fn connect_control(
+    config: &ClientConfig,
+    plan: &Plan,
+) -> Result<(tokio::net::TcpStream, SocketAddr), TrafficError> {
+    // The options of the data do not concern it.
+    let own = Plan { connections: vec![Connection::default()], ..plan.clone() };
+    let mut failure = None;
+    for peer in session::resolve(&config.host, plan).await? {
+        let spec = own.flows(family(peer), u32::MAX).swap_remove(0);
+        match session::connect_stream(&own, &spec, true, peer, config.connect_timeout).await {
+            Ok(stream) => {
+                let operation = "using a connection".into();
+                let stream = tokio::net::TcpStream::from_std(stream.into())
+                    .map_err(|source| TrafficError::System { operation, source })?;
+                return Ok((stream, peer));
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    let reason = "no address".into();
+    Err(failure.unwrap_or(TrafficError::Resolve { host: config.host.clone(), reason }))
 }
 
 /// Runs a test of a protocol whose running tests have no commands, for the reason `why`.

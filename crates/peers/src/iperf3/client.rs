@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Connection, Direction, FlowSpec, Plan};
+use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_model::report::EndReport;
@@ -247,28 +247,12 @@ fn of_direction(specs: &[FlowSpec], direction: Direction) -> HashSet<u32> {
 
 /// Connects to the server and names the session.
 async fn connect(config: &ClientConfig, plan: &Plan) -> Result<Session, TrafficError> {
-    // The options of the data do not concern it.
-    let own = Plan { connections: vec![Connection::default()], ..plan.clone() };
-    let mut failure = None;
-    for peer in session::resolve(&config.host, plan).await? {
-        let spec = own.flows(crate::family(peer), u32::MAX).swap_remove(0);
-        match session::connect_stream(&own, &spec, true, peer, config.connect_timeout).await {
-            Ok(stream) => {
-                let stream = tokio::net::TcpStream::from_std(stream.into());
-                let mut control = Control::new(stream.map_err(|source| TrafficError::System {
-                    operation: "using a connection".into(),
-                    source,
-                })?);
-                let cookie = Cookie::of(&session::random()?);
-                let sent = control.send(cookie.as_bytes()).await;
-                sent.map_err(|error| error.during(peer, "the greeting"))?;
-                return Ok(Session { control, cookie, peer });
-            }
-            Err(error) => failure = Some(error),
-        }
-    }
-    let reason = "no address".into();
-    Err(failure.unwrap_or(TrafficError::Resolve { host: config.host.clone(), reason }))
+    let (stream, peer) = crate::connect_control(config, plan).await?;
+    let mut control = Control::new(stream);
+    let cookie = Cookie::of(&session::random()?);
+    let sent = control.send(cookie.as_bytes()).await;
+    sent.map_err(|error| error.during(peer, "the greeting"))?;
+    Ok(Session { control, cookie, peer })
 }
 
 fn unexpected(state: State, peer: SocketAddr, during: &str) -> TrafficError {

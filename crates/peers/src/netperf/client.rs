@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{Connection, Direction, FlowSpec, Plan, Shape};
+use weir_model::plan::{Direction, FlowSpec, Plan, Shape};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_model::units::Span;
@@ -231,25 +231,8 @@ fn checked(message: &Message, peer: SocketAddr) -> Result<(), TrafficError> {
 
 /// Connects to the server.
 async fn connect(config: &ClientConfig, plan: &Plan) -> Result<Session, TrafficError> {
-    // The options of the data do not concern it.
-    let own = Plan { connections: vec![Connection::default()], ..plan.clone() };
-    let mut failure = None;
-    for peer in session::resolve(&config.host, plan).await? {
-        let spec = own.flows(crate::family(peer), u32::MAX).swap_remove(0);
-        match session::connect_stream(&own, &spec, true, peer, config.connect_timeout).await {
-            Ok(stream) => {
-                let stream = tokio::net::TcpStream::from_std(stream.into());
-                let control = Control::new(stream.map_err(|source| TrafficError::System {
-                    operation: "using a connection".into(),
-                    source,
-                })?);
-                return Ok(Session { control, peer });
-            }
-            Err(error) => failure = Some(error),
-        }
-    }
-    let reason = "no address".into();
-    Err(failure.unwrap_or(TrafficError::Resolve { host: config.host.clone(), reason }))
+    let (stream, peer) = crate::connect_control(config, plan).await?;
+    Ok(Session { control: Control::new(stream), peer })
 }
 
 /// Opens the data socket to an address, and gives it to this end.
