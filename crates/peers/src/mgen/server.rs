@@ -1,7 +1,7 @@
 //! The receiver: each flow of a source is a session, which ends when nothing has arrived for some seconds. Nothing is sent.
 //!
-//! Flows of one source may share a port. Each session has a socket that is connected to the source, and the system gives a
-//! datagram to any of them: the one that gets it passes those of other flows on.
+//! Flows of one source may share a port. The socket of its first session is connected to the source and gets the datagrams of
+//! all of them, so that they are counted in the order of their arrival; it passes those of other flows on.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -290,7 +290,7 @@ struct Known {
     /// Its session; a finished one no longer upgrades.
     session: Weak<End>,
     series: Series,
-    /// The local address of its socket.
+    /// The address of the server's socket to which it sends.
     local: SocketAddr,
     /// When the session ended at its time limit, or a later datagram arrived, by the workers' clock, ns; 0 before.
     cut_off_ns: Arc<AtomicU64>,
@@ -347,6 +347,10 @@ impl Sources {
                 let socket = sockets.iter().find(|(_, address)| Some(*address) == local);
                 if let Some(socket) = socket {
                     self.take(socket, from, read, &mut batch);
+                    // What opening a session has read.
+                    while let Some((from, read)) = self.waiting.pop_front() {
+                        self.take(socket, from, read, &mut batch);
+                    }
                 }
             }
         }
@@ -419,9 +423,13 @@ impl Sources {
         let Some(session) = self.shared.grant(SessionKind::Datagrams) else { return };
         let name = series.flow.to_string();
         let spec = FlowSpec { name, ..spec(&self.plan, from) };
-        let opened = session::open_datagrams(&self.plan, &spec, false, Some(*local), Some(from));
+        let mut of_source = self.known.iter().filter(|((source, _), _)| *source == from);
+        let is_further = of_source.any(|(_, known)| known.session.strong_count() > 0);
+        // Two sockets for one source would be two queues, between which the order is lost: that of a further flow gets nothing.
+        let at = if is_further { SocketAddr::new(local.ip(), 0) } else { *local };
+        let opened = session::open_datagrams(&self.plan, &spec, false, Some(at), Some(from));
         let Ok(own) = opened else { return self.shared.close(SessionKind::Datagrams) };
-        // From now on the flow's datagrams arrive on its own socket, on which those of any source may have arrived before.
+        // From now on the source's datagrams arrive on this socket, on which those of any source may have arrived before.
         self.drain(socket, batch);
         self.drain(&own, batch);
         let mut early = vec![first];
