@@ -29,9 +29,6 @@ const CELLS: f64 = 64.0;
 /// End of [`TAIL`], beyond which the tail is less than 2⁻⁵⁴.
 const END: usize = 9;
 
-/// Φ⁻¹ as a table: at a third of the cost of the formula.
-static NORMAL: LazyLock<QuantileTable> = LazyLock::new(QuantileTable::normal);
-
 /// Φ(−x) from 0 to [`END`]: in each cell the cubic that has its value and slope at both ends. Within 10⁻¹⁰ of the exact one,
 /// and within 10⁻⁶ of its value. A tenth of the cost of the exact one.
 static TAIL: LazyLock<Box<[[f64; 4]]>> = LazyLock::new(|| {
@@ -55,7 +52,7 @@ impl Copula {
     /// Before the first number.
     #[must_use]
     pub fn new() -> Self {
-        Self { z: None, normal: &NORMAL, tail: &TAIL }
+        Self { z: None, normal: QuantileTable::normal(), tail: &TAIL }
     }
 
     /// The next number, as 64 bits of which the upper 52 are used. `rho` is the correlation of the normal numbers, 0 to 1;

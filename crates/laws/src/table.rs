@@ -5,6 +5,8 @@
 //! in it, so that a draw costs about as much as a product. Values are within 10⁻⁶ of the exact quantile for parameters from 0.7 on,
 //! and within 2·10⁻⁵ below.
 
+use std::sync::LazyLock;
+
 use crate::quantile::normal_quantile;
 use crate::tails::{Point, gamma_points, student_points};
 
@@ -20,6 +22,15 @@ pub(crate) const OCTAVES: usize = (-1 - LOWEST) as usize;
 const PLACE_BITS: u32 = 52 - CELL_BITS;
 /// The bits of 2⁻⁵³ from the cell on.
 const FIRST: u64 = ((1023 + LOWEST) as u64) << CELL_BITS;
+
+static NORMAL: LazyLock<QuantileTable> = LazyLock::new(|| {
+    QuantileTable::new(|tail, upper| {
+        let z = normal_quantile(tail);
+        // The density, whose inverse is the slope of the quantile.
+        let slope = (2.0 * core::f64::consts::PI).sqrt() * libm::exp(z * z / 2.0);
+        if upper { (-z, -slope) } else { (z, slope) }
+    })
+});
 
 /// The quantile function of a distribution.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,15 +55,10 @@ impl QuantileTable {
         Self { lower: tail(false), upper: tail(true) }
     }
 
-    /// Of the standard normal distribution.
+    /// Of the standard normal distribution: [`normal_quantile`] at a third of its cost, within 10⁻⁶.
     #[must_use]
-    pub(crate) fn normal() -> Self {
-        Self::new(|tail, upper| {
-            let z = normal_quantile(tail);
-            // The density, whose inverse is the slope of the quantile.
-            let slope = (2.0 * core::f64::consts::PI).sqrt() * libm::exp(z * z / 2.0);
-            if upper { (-z, -slope) } else { (z, slope) }
-        })
+    pub fn normal() -> &'static Self {
+        &NORMAL
     }
 
     /// Of the gamma distribution with `shape` (0.1 to 1000) and scale 1.

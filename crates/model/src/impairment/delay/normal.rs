@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_laws::{Draws, normal_quantile, open_unit_interval};
+use weir_laws::{Draws, QuantileTable, normal_quantile, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
@@ -45,15 +45,27 @@ impl Law for Normal {
     }
 
     fn start(&self) -> Bell {
-        Bell { mean_ns: self.mean.0 as f64, deviation_ns: self.deviation.0 as f64 }
+        Bell {
+            mean_ns: self.mean.0 as f64,
+            deviation_ns: self.deviation.0 as f64,
+            quantile: QuantileTable::normal(),
+        }
     }
 }
 
-/// mean + deviation·Φ⁻¹(*v*), rounded; *v* is draw 0 in the open interval.
-#[derive(Clone, Debug, PartialEq)]
+/// mean + deviation·Φ⁻¹(*v*), rounded, with Φ⁻¹ from a table; *v* is draw 0 in the open interval.
+#[derive(Clone, Debug)]
 pub struct Bell {
     mean_ns: f64,
     deviation_ns: f64,
+    quantile: &'static QuantileTable,
+}
+
+/// There is one table.
+impl PartialEq for Bell {
+    fn eq(&self, other: &Self) -> bool {
+        (self.mean_ns, self.deviation_ns) == (other.mean_ns, other.deviation_ns)
+    }
 }
 
 impl Running for Bell {
@@ -61,26 +73,26 @@ impl Running for Bell {
 
     #[inline]
     fn next(&mut self, draws: &mut Draws) -> u64 {
-        round_ns(self.mean_ns + self.deviation_ns * normal_quantile(open_unit_interval(draws.bits())))
+        round_ns(self.mean_ns + self.deviation_ns * self.quantile.at(open_unit_interval(draws.bits())))
     }
 }
 
 impl DelayRule for Normal {
     fn range(&self) -> [f64; 2] {
-        let Bell { mean_ns, deviation_ns } = self.start();
+        let Bell { mean_ns, deviation_ns, .. } = self.start();
         let reach = deviation_ns * normal_quantile(FURTHEST);
         [mean_ns + reach, mean_ns - reach].map(|ns| ns.max(0.0))
     }
 
     fn clamp(&self) -> Clamp {
-        let Bell { mean_ns, deviation_ns } = self.start();
+        let Bell { mean_ns, deviation_ns, .. } = self.start();
         Clamp::at_zero(mean_ns + deviation_ns * normal_quantile(FURTHEST))
     }
 
     /// A normal variable censored at 0: with a = mean/deviation, E = mean·Φ(a) + deviation·φ(a),
     /// E² = (mean² + deviation²)·Φ(a) + mean·deviation·φ(a).
     fn moments(&self) -> DelayMoments {
-        let Bell { mean_ns: mean, deviation_ns: deviation } = self.start();
+        let Bell { mean_ns: mean, deviation_ns: deviation, .. } = self.start();
         if deviation == 0.0 {
             return DelayMoments::of(mean, 0.0);
         }
