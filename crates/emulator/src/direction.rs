@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
+use weir_flow::{Class, Demand, WakeupLatency, Waking, waking};
 use weir_impair::{ImpairError, Prepared, Retired};
 use weir_link::{Receive, ReceiveStatistics, Transmit};
 use weir_model::impairment::Impairment;
@@ -24,7 +25,7 @@ use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
 const ORDERS: u64 = 1;
-/// How long before a deadline a thread of normal scheduling wakes to spin.
+/// How long before a deadline a thread wakes to spin, unless it learned otherwise or spins too much under SCHED_FIFO.
 const SPIN_NS: u64 = 60_000;
 /// Interval of checking the load, the packet trace and the counters.
 const TICK_NS: u64 = 50_000_000;
@@ -38,7 +39,7 @@ const FIFO_LOAD: f64 = 0.6;
 const MAX_LEFT: u64 = 1 << 22;
 /// As paced senders of tests.
 pub(crate) const FIFO_PRIORITY: u8 = 10;
-/// Minimum number of processors on which a real-time thread may spin.
+/// Number of processors from which on a real-time thread may spin for as many deadlines as there are.
 const SPINNING_CPUS: usize = 3;
 
 /// An order to a direction.
@@ -231,8 +232,13 @@ struct Worker {
     timed: bool,
     can_fifo: bool,
     fifo: bool,
-    many_cpus: bool,
-    spin_ns: u64,
+    cpus: usize,
+    /// How long before a deadline the thread wakes to spin.
+    latency: WakeupLatency,
+    /// The last deadline that it waited for, and the number of them since the last tick.
+    waited_for: (u64, u32),
+    /// The last turn, if it spun, and the time spent spinning since the last tick, ns.
+    spun: (Option<u64>, u64),
     draining: Option<Draining>,
     next_tick_ns: u64,
     ticks: u32,
@@ -257,8 +263,10 @@ impl Worker {
             events: Events::new(4),
             clock: Clock::System,
             fifo: false,
-            many_cpus: allowed_cpus().is_ok_and(|cpus| cpus.len() >= SPINNING_CPUS),
-            spin_ns: SPIN_NS,
+            cpus: allowed_cpus().map_or(1, |cpus| cpus.len()),
+            latency: WakeupLatency::new(Waking::normal(SPIN_NS)),
+            waited_for: (0, 0),
+            spun: (None, 0),
             draining: None,
             next_tick_ns: 0,
             ticks: 0,
@@ -331,6 +339,8 @@ impl Worker {
             }
             if taken == 0 && !accepts {
                 self.wait(now);
+            } else {
+                self.spun.0 = None;
             }
         }
     }
@@ -412,19 +422,27 @@ impl Worker {
         if is_waiting {
             until = until.min(now + FULL_NS);
         }
+        let spin_ns = self.latency.spin_ns();
         if let Some(deadline) = self.parts.datapath.next_deadline_ns() {
-            if deadline <= now + self.spin_ns {
+            if self.waited_for.0 != deadline {
+                self.waited_for = (deadline, self.waited_for.1 + 1);
+            }
+            if deadline <= now + spin_ns {
                 // So near that a sleep would miss it: spin, watching the ring.
+                self.spun.1 += self.spun.0.map_or(0, |before| now.saturating_sub(before));
+                self.spun.0 = Some(now);
                 std::hint::spin_loop();
                 return;
             }
-            until = until.min(deadline - self.spin_ns);
+            until = until.min(deadline - spin_ns);
         }
+        self.spun.0 = None;
         let ns = until.saturating_sub(now);
         if ns == 0 {
             return;
         }
         match self.poller.wait(&mut self.events, Some(ns)) {
+            Ok(0) => self.latency.woke(self.clock.monotonic_ns().saturating_sub(until)),
             Ok(_) => {
                 for event in self.events.iter() {
                     if event.token == ORDERS {
@@ -517,23 +535,48 @@ impl Worker {
         let load = cpu.saturating_sub(self.last_tick.1) as f64 / wall as f64;
         self.last_tick = (now, cpu);
         self.next_tick_ns = now + TICK_NS;
-        self.schedule(load);
+        // Spinning is limited by itself, and says nothing about the work.
+        let spun = std::mem::take(&mut self.spun.1) as f64 / wall as f64;
+        self.schedule((load - spun).max(0.0));
+        self.limit_spinning(wall);
         self.parts.datapath.flush_records();
         self.publish(load);
     }
 
-    /// Takes real-time priority while deadlines matter and the load leaves CPU time to others.
-    fn schedule(&mut self, load: f64) {
+    /// Takes real-time priority while deadlines matter and the work, a fraction of a processor, leaves time to others.
+    fn schedule(&mut self, work: f64) {
         let wanted = self.timed
             && self.can_fifo
-            && if self.fifo { load < FIFO_LOAD } else { load < FIFO_LOAD / 2.0 };
+            && if self.fifo { work < FIFO_LOAD } else { work < FIFO_LOAD / 2.0 };
         if wanted && !self.fifo {
             self.fifo = try_fifo(FIFO_PRIORITY).is_ok();
             self.can_fifo = self.fifo;
         } else if !wanted && self.fifo {
             self.fifo = set_normal().is_err();
         }
-        self.spin_ns = if self.fifo && !self.many_cpus { 0 } else { SPIN_NS };
+    }
+
+    /// Spins no more under SCHED_FIFO than leaves processor time to others, by the number of deadlines since the last tick,
+    /// which was `wall_ns` ago.
+    fn limit_spinning(&mut self, wall_ns: u64) {
+        let deadlines = std::mem::take(&mut self.waited_for.1);
+        let before = self.latency.waking();
+        if !self.fifo {
+            self.latency.limit(Waking::normal(SPIN_NS));
+            return;
+        }
+        // Without deadlines nothing is known of their number.
+        if deadlines == 0 && before.class == Class::Fifo {
+            return;
+        }
+        let per_second = f64::from(deadlines.max(1)) * 1e9 / wall_ns as f64;
+        let demand = Demand { processors: 0.0, wakeups_per_second: per_second };
+        let wanted = waking(weir_flow::Scheduling::Auto, demand, self.cpus, SPIN_NS);
+        self.latency.limit(match wanted.class {
+            Class::Fifo => wanted,
+            Class::Normal if self.cpus >= SPINNING_CPUS => Waking { class: Class::Fifo, ..wanted },
+            Class::Normal => Waking { class: Class::Fifo, min_spin_ns: 0, max_spin_ns: 0 },
+        });
     }
 
     fn publish(&mut self, load: f64) {

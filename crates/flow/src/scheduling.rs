@@ -205,6 +205,12 @@ impl WakeupLatency {
         self.spin_ns
     }
 
+    /// Waits as `waking` states from now on; what was learned stays, within its bounds.
+    pub fn limit(&mut self, waking: Waking) {
+        self.waking = waking;
+        self.spin_ns = self.spin_ns.clamp(waking.min_spin_ns, waking.max_spin_ns);
+    }
+
     /// Records a wake-up `late_ns` after the planned end of the sleep.
     pub fn woke(&mut self, late_ns: u64) {
         let wanted = if late_ns > self.spin_ns {
@@ -363,6 +369,21 @@ mod tests {
             }
             prop_assert!(chosen.min_spin_ns <= chosen.max_spin_ns);
             prop_assert!(chosen.max_spin_ns <= spin_ns.unwrap_or(MAX_AHEAD_NS));
+        }
+    }
+
+    #[test]
+    fn what_was_learned_stays_within_new_bounds() {
+        let bounds =
+            |min_spin_ns, max_spin_ns| Waking { class: Class::Fifo, min_spin_ns, max_spin_ns };
+        let mut latency = WakeupLatency::new(bounds(60_000, 200_000));
+        (0..200).for_each(|_| latency.woke(0));
+        assert_eq!(latency.spin_ns(), 150_000);
+        for (to, spin_ns) in
+            [((0, 180_000), 150_000), ((0, 5000), 5000), ((60_000, 200_000), 60_000)]
+        {
+            latency.limit(bounds(to.0, to.1));
+            assert_eq!((latency.spin_ns(), latency.waking()), (spin_ns, bounds(to.0, to.1)));
         }
     }
 }
