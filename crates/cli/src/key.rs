@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weir_jobs::KeySource;
 use weir_net::secret::{READ, WRITE, exposed};
+use weir_wire::hmac::HmacKey;
 
 use crate::engine::Key;
 use crate::error::CliError;
@@ -85,6 +86,38 @@ pub(crate) fn resolve(source: &KeySource) -> Result<Option<Key>, CliError> {
     Ok(key)
 }
 
+/// The key of HMACs in a file: its first line, as text or as hex digits after `0x`.
+///
+/// # Errors
+/// [`CliError::Flag`] for an empty or invalid line and for a file that other users can access, [`CliError::Io`] for a file that
+/// can't be read.
+pub(crate) fn hmac(path: Option<&Path>) -> Result<Option<HmacKey>, CliError> {
+    const FLAG: &str = "--hmac-key-file";
+    let Some(path) = path else { return Ok(None) };
+    let text = read(FLAG, "--hmac-key-file: read", path)?;
+    let line = text.lines().next().unwrap_or_default();
+    let secret = match line.strip_prefix("0x") {
+        Some(digits) => hex(digits),
+        None => Some(line.as_bytes().to_vec()),
+    };
+    match secret.filter(|secret| !secret.is_empty()) {
+        Some(secret) => Ok(Some(HmacKey::new(&secret))),
+        // The line is not quoted: it is likely a mistyped secret.
+        None => Err(CliError::flag(
+            FLAG,
+            "not a key",
+            "a first line of text, or of 0x and pairs of hex digits",
+        )),
+    }
+}
+
+/// The bytes of pairs of hex digits.
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    pairs.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect()
+}
+
 /// Parses a key. The error never quotes the text, since it is likely a mistyped secret.
 fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
     text.trim()
@@ -134,5 +167,26 @@ mod tests {
             assert!(matches!(error, CliError::Flag { .. }), "{mode:o}: {error:?}");
         }
         assert_eq!(read("--key-file", "read", Path::new("/dev/null")).unwrap(), "");
+    }
+
+    #[test]
+    fn keys_of_hmacs_are_text_or_hex_digits() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            hmac(Some(&path))
+        };
+        let tag = |key: HmacKey| key.of(&[b"packet"]);
+        let wanted = tag(HmacKey::new(b"key\x01"));
+        for text in ["key\x01", "key\x01\nmore\n", "0x6b657901\n", "0x6B657901"] {
+            assert_eq!(of(text).unwrap().map(tag), Some(wanted), "{text:?}");
+        }
+        for text in ["", "\n", "0x", "0x6", "0x6g", "0x6b 65"] {
+            assert!(matches!(of(text), Err(CliError::Flag { .. })), "{text:?}");
+        }
+        assert!(hmac(None).unwrap().is_none());
     }
 }

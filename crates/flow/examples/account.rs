@@ -24,8 +24,8 @@ fn main() {
     let Some(spec) = plan.flows(Family::Ipv4, 1500).pop() else { return };
     let key = TagKey::for_flow(&[7; 16], spec.id);
     let mut ring = PayloadRing::new(spec.connection.content, 1, 160);
-    let mut sending = Sending::new(&spec, key, 0, coalesced);
-    let mut receiving = Receiving::new(&spec, key, 2_000_000_000, None);
+    let mut sending = Sending::new(&spec, key.clone(), 0, coalesced);
+    let mut receiving = Receiving::new(&spec, key.clone(), 2_000_000_000, None);
     let clock = IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 0 };
     sending.start(0, clock);
     receiving.start(clock);

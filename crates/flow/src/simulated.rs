@@ -131,8 +131,8 @@ fn the_source_of_arrival_times_is_named() {
     let key = TagKey::for_flow(&[7; 16], s.id);
     let source = |untimed: &[u64]| {
         let mut ring = PayloadRing::new(s.connection.content, 1, 160);
-        let mut sending = Sending::new(&s, key, 0, false);
-        let mut receiving = Receiving::new(&s, key, SECOND, None);
+        let mut sending = Sending::new(&s, key.clone(), 0, false);
+        let mut receiving = Receiving::new(&s, key.clone(), SECOND, None);
         sending.start(0, IntervalClock { start_ns: 0, ..clock() });
         for n in 0..3 {
             let bytes = sending.fill(&mut ring, 1, n).0.to_vec();
@@ -273,10 +273,10 @@ fn numbers_of_headers_may_begin_anywhere() {
     let s = spec(Connection { header, payload, ..udp("1000pps", 64, 1) });
     let key = TagKey::for_flow(&[7; 16], s.id);
     let first = u64::from(u32::MAX) - 499;
-    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None).with_first_number(first);
+    let mut receiving = Receiving::new(&s, key.clone(), 2 * SECOND, None).with_first_number(first);
     receiving.start(clock());
-    let sending =
-        Sending::new(&s, key, 0, false).with_numbering(crate::Numbering { flow: Some(9), first });
+    let sending = Sending::new(&s, key.clone(), 0, false)
+        .with_numbering(crate::Numbering { flow: Some(9), first });
     run_sender(sending, &s, clock(), 0, &mut |n, bytes| {
         // The message states its own length, and wraps in the middle.
         assert_eq!(bytes[..2], (bytes.len() as u16).to_be_bytes());
@@ -302,9 +302,9 @@ fn times_of_day_give_jitter_across_midnight_and_round_trips_of_an_echo() {
     let key = TagKey::for_flow(&[7; 16], s.id);
     let epoch_ns = 20_000 * DAY - SECOND;
     let from = |start_ns| IntervalClock { start_ns, interval_ns: SECOND, omit_ns: 0 };
-    let mut sending = Sending::new(&s, key, 0, false).with_epoch(epoch_ns);
+    let mut sending = Sending::new(&s, key.clone(), 0, false).with_epoch(epoch_ns);
     sending.start(0, from(0));
-    let receiving = || Receiving::new(&s, key, SECOND, None);
+    let receiving = || Receiving::new(&s, key.clone(), SECOND, None);
     let (mut far, mut back) = (receiving(), receiving().of_echo(None, epoch_ns));
     far.start(from(7 * DAY));
     back.start(from(0));
@@ -402,8 +402,8 @@ fn coalesced_messages_count_every_datagram_and_time_once() {
     let s = spec(udp("0", 160, 1));
     let key = TagKey::for_flow(&[7; 16], s.id);
     let mut ring = PayloadRing::new(s.connection.content, 1, 160);
-    let mut sending = Sending::new(&s, key, 0, true);
-    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
+    let mut sending = Sending::new(&s, key.clone(), 0, true);
+    let mut receiving = Receiving::new(&s, key.clone(), 2 * SECOND, None);
     sending.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
     receiving.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
     receiving.set_clock(crate::SenderClock::default());
@@ -436,8 +436,8 @@ fn a_skewed_clock_is_followed() {
     let s = spec(udp("100pps", 64, 5));
     let key = TagKey::for_flow(&[7; 16], s.id);
     let mut ring = PayloadRing::new(s.connection.content, 1, 64);
-    let mut sending = Sending::new(&s, key, 0, false);
-    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
+    let mut sending = Sending::new(&s, key.clone(), 0, false);
+    let mut receiving = Receiving::new(&s, key.clone(), 2 * SECOND, None);
     let skewed = |t: u64| t + t / 10_000;
     sending.start(0, clock());
     receiving.start(clock());

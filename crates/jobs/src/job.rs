@@ -150,6 +150,9 @@ pub struct ServeJob {
     /// Protocols of other tools that are served as well, with their ports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, u16>,
+    /// A file with the key of STAMP's authenticated mode; absent: its open mode is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hmac_key_file: Option<PathBuf>,
 }
 
 /// A speed test for browsers, next to a server.
@@ -197,6 +200,7 @@ impl Default for ServeJob {
             idle_timeout: None,
             speed_test: None,
             peers: BTreeMap::new(),
+            hmac_key_file: None,
         }
     }
 }
@@ -228,6 +232,9 @@ pub struct TestJob {
     pub nominal_of_interface: bool,
     /// The server's key.
     pub key: KeySource,
+    /// A file with the key of STAMP's authenticated mode; absent: its open mode is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hmac_key_file: Option<PathBuf>,
     /// Labels of the record.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -262,6 +269,7 @@ impl Default for TestJob {
             plan: Plan::default(),
             nominal_of_interface: false,
             key: KeySource::default(),
+            hmac_key_file: None,
             labels: BTreeMap::new(),
             store: true,
             control_socket: None,

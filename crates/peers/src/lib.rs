@@ -35,6 +35,7 @@ use weir_model::plan::{Connection, Family, PeerName, Plan};
 use weir_model::record::Record;
 use weir_traffic::session::{self, WorkerConfig};
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
+use weir_wire::hmac::HmacKey;
 
 pub use ditg::{ScriptError, ditg_script};
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
@@ -183,6 +184,10 @@ fn recognised(
 /// # Errors
 /// [`TrafficError`] that names the field.
 pub fn check(config: &ClientConfig) -> Result<(), TrafficError> {
+    let peer = config.plan.peer;
+    if config.hmac.is_some() && peer != PeerName::Stamp {
+        return Err(carried::of_test(peer, "hmac_key_file", "given", "with peer stamp"));
+    }
     client(config).map_or(Ok(()), |client| (client.check)(config))
 }
 
@@ -258,6 +263,8 @@ pub struct ServeConfig {
     pub workers: WorkerConfig,
     /// What a client of netperf's server must send first; absent: nothing.
     pub passphrase: Option<String>,
+    /// The key of STAMP's test packets in authenticated mode, the only ones that are answered then; absent: all are.
+    pub hmac: Option<HmacKey>,
     /// The only users that iperf3's server serves; absent: all clients.
     pub logins: Option<Arc<Logins>>,
     /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.

@@ -182,10 +182,19 @@ fn silent(report: &EndReport, specs: &[FlowSpec], peer: SocketAddr) -> Option<Tr
         let is_echo = spec.connection.echo.is_some();
         is_echo && spec.connection.transport.datagrams() && sent > 0 && back == 0
     };
+    let corrupted = |flow: &weir_model::report::FlowReport| flow.echo.as_ref()?.corrupted_packets;
+    let corrupted: u64 = report.flows.iter().filter_map(corrupted).sum();
+    let reason = match corrupted {
+        0 => format!("no reply from UDP port {}", peer.port()),
+        1.. => format!(
+            "{corrupted} replies from UDP port {}, none of them intact: is the key the same?",
+            peer.port()
+        ),
+    };
     specs.iter().all(is_silent).then(|| TrafficError::Lost {
         address: peer.into(),
         during: "the test",
-        reason: format!("no reply from UDP port {}", peer.port()),
+        reason,
     })
 }
 
@@ -212,6 +221,7 @@ async fn open(
     let key = session::random()?;
     let mut end = End::new(workers, &timed, false)
         .with_key(key)
+        .with_hmac(config.hmac.clone())
         .with_host(first.ip(), plan.device.as_deref());
     for spec in &specs {
         let peer = server(&spec.connection).unwrap_or(first);

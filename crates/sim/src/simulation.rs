@@ -191,7 +191,7 @@ impl Simulation {
             }
             let key = TagKey::for_flow(&[0; 16], spec.id);
             let ring = PayloadRing::new(c.content, self.plan.seed.0, spec.max_payload() as usize);
-            let mut sending = Sending::new(&spec, key, clock.omit_ns, false);
+            let mut sending = Sending::new(&spec, key.clone(), clock.omit_ns, false);
             let verify = c.verify.then(|| Arc::new(ring.clone()));
             let mut receiving = Receiving::new(&spec, key, threshold, verify);
             receiving.set_clock(SenderClock::default());

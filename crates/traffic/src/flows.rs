@@ -16,6 +16,7 @@ use weir_model::units::{BitRate, SendRate};
 use weir_net::tcp::TcpInfo;
 use weir_wire::control::SenderTotal;
 use weir_wire::header::{Epoch, TagKey};
+use weir_wire::hmac::HmacKey;
 
 use crate::engine::{
     self, Accepted, AwaitedEcho, Dialling, EchoBack, EchoRole, Engine, Events, Link, Proof,
@@ -60,6 +61,8 @@ pub(crate) fn live_interval(
 pub(crate) struct SessionFacts {
     pub(crate) session: u64,
     pub(crate) key: [u8; 16],
+    /// The key of the HMACs in headers that have one; absent: it follows from `key`.
+    pub(crate) hmac: Option<HmacKey>,
     pub(crate) token_secret: [u8; 16],
     pub(crate) seed: u64,
     pub(crate) omit_ns: u64,
@@ -81,6 +84,15 @@ pub(crate) struct SessionFacts {
 }
 
 impl SessionFacts {
+    /// The key of a flow's tags.
+    pub(crate) fn tag_key(&self, flow: u32) -> TagKey {
+        let key = TagKey::for_flow(&self.key, flow);
+        match &self.hmac {
+            Some(hmac) => key.with_hmac(hmac.clone()),
+            None => key,
+        }
+    }
+
     /// The single-use token of a data connection: a tag that only a holder of the session's secret can make.
     pub(crate) fn token(&self, flow: u32) -> [u8; 16] {
         use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
@@ -263,7 +275,7 @@ impl Flow {
     ) -> Flow {
         // A group's stream has a key of its own, whatever its number in this session.
         let number = if transport::group(&spec).is_some() { 0 } else { spec.id };
-        let key = TagKey::for_flow(&facts.key, number);
+        let key = facts.tag_key(number);
         let content = spec.connection.content;
         let mut slots = vec![];
         let segmented = sends && wants_segmentation(&spec, &*socket);
@@ -287,11 +299,11 @@ impl Flow {
             spec.connection.verify.then(ring)
         };
         let receiving = || {
-            let state = Receiving::new(&spec, key, facts.loss_threshold_ns, verifying());
+            let state = Receiving::new(&spec, key.clone(), facts.loss_threshold_ns, verifying());
             state.sharing_memory(facts.flows)
         };
         let part = if sends {
-            let state = sending(engine, facts, &spec, key, segmented, supply);
+            let state = sending(engine, facts, &spec, key.clone(), segmented, supply);
             let awaited = echo.map(|echo| {
                 let epoch_ns = lock(&state).epoch_ns();
                 let back = receiving().of_echo(echo.most_bytes(), epoch_ns);
@@ -375,7 +387,7 @@ impl Flow {
         let socket: Arc<dyn DatagramSocket> = counts.socket.clone();
         let base_overflow = socket.overflow();
         let datagrams = spec.datagrams_of_transfers().unwrap_or_else(|| spec.clone());
-        let key = TagKey::for_flow(&facts.key, spec.id);
+        let key = facts.tag_key(spec.id);
         let state = Receiving::new(&datagrams, key, facts.loss_threshold_ns, None);
         let state = Arc::new(Mutex::new(state.sharing_memory(facts.flows)));
         let slot = engine.add_receiver(ReceiveFlow {
@@ -445,7 +457,7 @@ impl Flow {
             if let Some(rate) = spec.connection.transport.ip().and_then(|ip| ip.kernel_pacing) {
                 weir_net::socket::limit_unsent(&*socket, unsent_at(rate));
             }
-            let key = TagKey::for_flow(&facts.key, spec.id);
+            let key = facts.tag_key(spec.id);
             let state = sending(engine, facts, &spec, key, false, supply);
             let samples = Arc::new(Mutex::new(TcpSamples::default()));
             let echo = spec.connection.echo.map(|_| receiving());
@@ -503,7 +515,7 @@ impl Flow {
         events: Events,
     ) -> Flow {
         let (side, part) = if is_client {
-            let key = TagKey::for_flow(&facts.key, spec.id);
+            let key = facts.tag_key(spec.id);
             let state = Transacting::new(&spec, facts.omit_ns, facts.loss_threshold_ns);
             let state = state.with_key(&spec, key);
             let state = if facts.is_unnumbered { state.without_numbers() } else { state };

@@ -20,6 +20,7 @@ use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_wire::hmac::HmacKey;
 
 pub use crate::client::LOSS_THRESHOLD_NS;
 use crate::client::{ClientConfig, connect};
@@ -280,6 +281,7 @@ impl End {
             facts: SessionFacts {
                 session: 0,
                 key: [0; 16],
+                hmac: None,
                 token_secret: [0; 16],
                 seed: plan.seed.0,
                 omit_ns: plan.omit.0,
@@ -308,6 +310,13 @@ impl End {
     #[must_use]
     pub fn with_key(mut self, key: [u8; 16]) -> End {
         self.facts.key = key;
+        self
+    }
+
+    /// Sets the key of the HMACs in headers that have one.
+    #[must_use]
+    pub fn with_hmac(mut self, hmac: Option<HmacKey>) -> End {
+        self.facts.hmac = hmac;
         self
     }
 

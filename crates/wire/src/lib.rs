@@ -11,6 +11,7 @@
 //! * [`frame`]: length-prefixed messages on the control connection;
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
 //! * [`header`]: the header of measured datagrams, native or another tool's;
+//! * [`hmac`]: the keyed checksum of headers that have one;
 //! * [`ethernet`]: the header of frames that carry datagrams without IP;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
 //! * [`udp_frame`]: whole frames with a datagram of UDP, for senders without a socket;
@@ -44,6 +45,7 @@ pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header;
+pub mod hmac;
 pub mod packet;
 pub mod packets;
 pub mod preface;

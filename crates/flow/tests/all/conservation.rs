@@ -115,7 +115,7 @@ proptest! {
         let s = spec(payload, |_| {});
         let key = TagKey::for_flow(&[1; 16], s.id);
         let mut ring = PayloadRing::new(Content::Random, 1, payload as usize);
-        let mut tx = Sending::new(&spec(payload, |c| c.rate = Some("0".parse().unwrap())), key, 0, false);
+        let mut tx = Sending::new(&spec(payload, |c| c.rate = Some("0".parse().unwrap())), key.clone(), 0, false);
         tx.start(0, IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
         let mut arrivals: Vec<(u64, Vec<u8>)> = vec![];
         let (mut now, sent) = (clock.start_ns, dispositions.len() as u64);
@@ -239,7 +239,7 @@ proptest! {
         let s = spec(1, |c| c.rate = Some("0".parse().unwrap()));
         let key = TagKey::for_flow(&[1; 16], s.id);
         let mut ring = PayloadRing::new(Content::Random, 1, 1);
-        let mut tx = Sending::new(&s, key, clock.omit_ns, false);
+        let mut tx = Sending::new(&s, key.clone(), clock.omit_ns, false);
         let mut rx = Receiving::new(&s, key, 2000 * MS, None);
         tx.start(clock.start_ns, clock);
         rx.start(clock);
@@ -287,7 +287,7 @@ fn damaged_numbers_without_a_tag_are_refused_and_hide_no_good_ones() {
     let s = spec(2, |c| c.packets = Some(4000));
     let key = TagKey::for_flow(&[1; 16], s.id);
     let mut ring = PayloadRing::new(Content::Random, 1, 2);
-    let mut tx = Sending::new(&s, key, 0, false);
+    let mut tx = Sending::new(&s, key.clone(), 0, false);
     let mut rx = Receiving::new(&s, key, 2000 * MS, None);
     let clock = IntervalClock { start_ns: 0, interval_ns: 1000 * MS, omit_ns: 0 };
     tx.start(0, clock);

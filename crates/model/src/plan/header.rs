@@ -73,6 +73,8 @@ formats! {
     Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true, echoed: false },
     /// That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
     Stamp: "stamp" { min_payload_bytes: 44, before_media_bytes: 0, streams: false, numbered: true, timed: true, echoed: true },
+    /// The same in authenticated mode, with an HMAC.
+    StampHmac: "stamp-hmac" { min_payload_bytes: 112, before_media_bytes: 0, streams: false, numbered: true, timed: true, echoed: true },
 }
 
 impl HeaderFormat {

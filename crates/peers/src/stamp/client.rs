@@ -8,7 +8,8 @@ use weir_model::units::ByteSize;
 use weir_net::thread::lock;
 use weir_traffic::session::{DatagramSocket, Signal, Signals};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
-use weir_wire::header::stamp::{BASE_BYTES, Reply};
+use weir_wire::header::stamp::{AUTHENTICATED, Layout, OPEN, Reply};
+use weir_wire::hmac::HmacKey;
 
 use crate::carried;
 use crate::one_sided::{self, Additions};
@@ -48,21 +49,22 @@ const ACCEPTED: &[&str] = &[
 /// [`TrafficError`] that names the field.
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     let mut plan = one_sided::prepared(config, ACCEPTED)?;
+    let (format, layout) = mode(config);
     let refused = |index, field, given: &str, accepted| {
         Err(carried::of_connection(config.plan.peer, index, field, given, accepted))
     };
     for (index, connection) in plan.connections.iter_mut().enumerate() {
         let header = connection.header;
-        if ![HeaderFormat::Native, HeaderFormat::Stamp].contains(&header) {
-            return refused(index, "header", header.label(), HeaderFormat::Stamp.label());
+        if ![HeaderFormat::Native, format].contains(&header) {
+            return refused(index, "header", header.label(), format.label());
         }
         let gro = connection.transport.udp_options().map(|udp| udp.gro);
         if gro == Some(Switch::On) {
             return refused(index, "gro", "on", "auto or off");
         }
         *connection = ConnectionFields {
-            header: HeaderFormat::Stamp,
-            payload: connection.payload.clone().or(Some(ByteSize(BASE_BYTES as u64).into())),
+            header: format,
+            payload: connection.payload.clone().or(Some(ByteSize(layout.bytes as u64).into())),
             // Each reply is read.
             gro: Some(Switch::Off),
             ..connection.clone().into()
@@ -71,6 +73,14 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     }
     plan.check()?;
     Ok(plan)
+}
+
+/// The header and the layout of test packets: with a key, those of authenticated mode.
+fn mode(config: &ClientConfig) -> (HeaderFormat, Layout) {
+    match config.hmac {
+        Some(_) => (HeaderFormat::StampHmac, AUTHENTICATED),
+        None => (HeaderFormat::Stamp, OPEN),
+    }
 }
 
 /// What the replies of a flow say together.
@@ -111,12 +121,28 @@ impl Replies {
 
 /// Reads the replies of a flow; all of them are data.
 #[derive(Debug)]
-struct ReplySignals(Arc<Mutex<Replies>>);
+struct ReplySignals {
+    layout: Layout,
+    key: Option<HmacKey>,
+    replies: Arc<Mutex<Replies>>,
+}
+
+impl ReplySignals {
+    /// Whether a reply has the HMAC that it should have. One that has not is counted as corrupt where it is accounted for.
+    fn is_genuine(&self, bytes: &[u8]) -> bool {
+        let Some((key, at)) = self.key.as_ref().zip(self.layout.hmac) else { return true };
+        let hmac = bytes.get(at..).and_then(|rest| rest.first_chunk());
+        hmac.is_some_and(|hmac| key.verifies(&[&bytes[..at]], hmac))
+    }
+}
 
 impl Signals for ReplySignals {
     fn classify(&mut self, _: &dyn DatagramSocket, bytes: &[u8], _: u64) -> Signal {
-        if let Some(reply) = Reply::decode(bytes) {
-            lock(&self.0).add(&reply);
+        match Reply::decode(self.layout, bytes) {
+            Some(reply) if self.is_genuine(bytes) => lock(&self.replies).add(&reply),
+            // A packet that came back unanswered has the right HMAC too.
+            None if self.key.is_some() => return Signal::Message,
+            _ => {}
         }
         Signal::Data
     }
@@ -132,11 +158,13 @@ pub(super) fn run(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let plan = prepared(config)?;
+    let (_, layout) = mode(config);
     let mut flows: Vec<(u32, Arc<Mutex<Replies>>)> = vec![];
     let mut additions = |spec: &FlowSpec, _| {
         let replies = Arc::default();
         flows.push((spec.id, Arc::clone(&replies)));
-        let signals: Box<dyn Signals> = Box::new(ReplySignals(replies));
+        let key = config.hmac.clone();
+        let signals: Box<dyn Signals> = Box::new(ReplySignals { layout, key, replies });
         Ok(Additions { signals: Some(signals), ..Additions::default() })
     };
     let has_omitted = plan.omit.0 > 0;

@@ -1,4 +1,4 @@
-//! STAMP (RFC 8762, RFC 8972) and TWAMP Light (RFC 5357, appendix I), without authentication: a sender's test packets, each of
+//! STAMP (RFC 8762, RFC 8972) and TWAMP Light (RFC 5357, appendix I), open and authenticated: a sender's test packets, each of
 //! which a reflector answers with its own times and number. Both have the same packets; only STAMP's have TLVs.
 
 mod client;

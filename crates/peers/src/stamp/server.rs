@@ -7,7 +7,7 @@ use weir_net::clock::Clock;
 use weir_net::udp::{RecvMessage, UdpSocket};
 use weir_traffic::{ServerEvent, Stop, TrafficError};
 
-use super::codec::{Arrived, Sessions, reflect, sender_id};
+use super::codec::{Arrived, Mode, Sessions};
 use crate::reflector::{self, Counts, Reflect, Reflector};
 use crate::{ServeConfig, Server};
 
@@ -15,7 +15,7 @@ use crate::{ServeConfig, Server};
 struct StampServer {
     sockets: Vec<(UdpSocket, SocketAddr)>,
     clock: Clock,
-    has_tlvs: bool,
+    mode: Mode,
 }
 
 /// Listens for STAMP's test packets.
@@ -32,7 +32,8 @@ fn open(config: &ServeConfig, has_tlvs: bool) -> Result<Box<dyn Server>, Traffic
     Ok(Box::new(StampServer {
         sockets: reflector::listen(&config.bind, config.port)?,
         clock: config.workers.clock.clone(),
-        has_tlvs,
+        // The authenticated packets of TWAMP are others.
+        mode: Mode::new(config.hmac.clone().filter(|_| has_tlvs), has_tlvs),
     }))
 }
 
@@ -40,19 +41,20 @@ fn open(config: &ServeConfig, has_tlvs: bool) -> Result<Box<dyn Server>, Traffic
 struct Stamps {
     clock: Clock,
     sessions: Sessions,
-    has_tlvs: bool,
+    mode: Mode,
 }
 
 impl Reflect for Stamps {
     fn reply(&mut self, request: &RecvMessage<'_>, reply: &mut Vec<u8>) -> bool {
-        let Some(id) = sender_id(request.data) else { return false };
+        let Some(id) = self.mode.sender_id(request.data) else { return false };
         let number = self.sessions.number(request.from, id, self.clock.monotonic_ns());
         let now_ns = self.clock.realtime_ns();
         let stamp = request.kernel_realtime_ns.map(|stamp| self.clock.kernel_stamp_ns(stamp));
         // A stamp from before a step of the clock may be later than now.
         let at_ns = stamp.unwrap_or(now_ns).min(now_ns);
         let arrived = Arrived { at_ns, ttl: request.ttl.unwrap_or(0) };
-        reflect(request.data, number, arrived, now_ns, self.has_tlvs, reply)
+        self.mode.reflect(request.data, number, arrived, now_ns, reply);
+        true
     }
 }
 
@@ -66,9 +68,9 @@ impl Server for StampServer {
         stop: &Stop,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
-        let StampServer { sockets, clock, has_tlvs } = *self;
+        let StampServer { sockets, clock, mode } = *self;
         let counts: Arc<Counts> = Arc::default();
-        let stamps = Stamps { clock: clock.clone(), sessions: Sessions::default(), has_tlvs };
+        let stamps = Stamps { clock: clock.clone(), sessions: Sessions::default(), mode };
         let reflector = Reflector::start(sockets, clock, stamps, counts.clone())?;
         crate::runtime()?.block_on(stop.asked(1));
         drop(reflector);

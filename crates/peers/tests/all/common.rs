@@ -33,6 +33,7 @@ impl Serving {
             port: 0,
             limits,
             workers: WorkerConfig::default(),
+            hmac: None,
             logins: None,
             passphrase: None,
             describe: None,

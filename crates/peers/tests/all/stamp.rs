@@ -10,8 +10,9 @@ use weir_net::clock::InjectedClock;
 use weir_peers::{Protocol, ServeConfig};
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{ClientConfig, Limits, Stop, StopReason, TrafficError};
+use weir_wire::hmac::HmacKey;
 
-use crate::common::LIMIT;
+use crate::common::{LIMIT, Serving, config};
 use crate::reflected::{end, loopback, plan, run, serving, totals};
 
 const PACKETS: u64 = 300;
@@ -163,6 +164,40 @@ fn weir_answers_itself_over_both_ip_versions() {
 }
 
 #[test]
+fn authenticated_mode_needs_the_same_key_at_both_ends() {
+    let key = |secret: &str| Some(HmacKey::new(secret.as_bytes()));
+    let peer = PeerName::Stamp;
+    let hmac = key("both know it");
+    let config = ServeConfig { hmac, ..config("127.0.0.1", 0, Limits::default()) };
+    let server = Serving::of(peer.label(), config);
+    let to = server.address;
+    let test = |hmac, fields: ConnectionFields| {
+        let plan = plan(peer, to, vec![fields.into()]);
+        let config = ClientConfig { hmac, ..ClientConfig::new(plan, to.ip().to_string()) };
+        weir_peers::run(config, Stop::new(), &mut |_| {})
+    };
+    let record = test(key("both know it"), fields()).unwrap();
+    let flow = &record.flows[0];
+    assert_eq!(record.plan.connections[0].header, HeaderFormat::StampHmac);
+    let echo = flow.echo.as_ref().unwrap();
+    assert_eq!((echo.packets, echo.bytes), (PACKETS, 112 * PACKETS));
+    assert_eq!((echo.lost_packets, echo.corrupted_packets), (Some(0), Some(0)));
+    assert!(flow.round_trip.is_some());
+    // Another key, and none.
+    let few = || ConnectionFields { packets: Some(5), ..fields() };
+    for hmac in [key("another"), None] {
+        let failure = test(hmac, few()).unwrap_err();
+        assert!(matches!(failure.error, TrafficError::Lost { .. }), "{:?}", failure.error);
+    }
+    assert_eq!(totals(&end(server)), (PACKETS + 10, PACKETS, 0));
+    // Other peers have no such key.
+    let plan = plan(PeerName::TwampLight, ([127, 0, 0, 1], 7).into(), vec![fields().into()]);
+    let config = ClientConfig { hmac: key("a"), ..ClientConfig::new(plan, "127.0.0.1") };
+    let refused = weir_peers::check(&config);
+    assert!(matches!(refused, Err(TrafficError::Input { field: "hmac_key_file", .. })));
+}
+
+#[test]
 fn the_reflector_counts_per_session_and_ignores_what_is_no_test_packet() {
     let server = serving(PeerName::Stamp, loopback(false));
     let client = || {
@@ -207,6 +242,7 @@ fn each_address_has_a_limit_of_replies() {
         port: 0,
         limits: Limits::default(),
         workers: WorkerConfig { clock: clock.clock(), ..WorkerConfig::default() },
+        hmac: None,
         logins: None,
         passphrase: None,
         describe: None,

@@ -192,6 +192,7 @@ pub(super) async fn run(
     let facts = SessionFacts {
         session: 0,
         key: [0; 16],
+        hmac: None,
         token_secret: [0; 16],
         seed: config.plan.seed.0,
         omit_ns: config.plan.omit.0,

@@ -21,6 +21,7 @@ use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Server, Si
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
+use weir_wire::hmac::HmacKey;
 
 use crate::engine::check_scheduling;
 use crate::key::Key;
@@ -39,6 +40,8 @@ pub struct ClientConfig {
     pub host: String,
     /// The server's key.
     pub key: Option<Key>,
+    /// The key of the HMACs in headers that have one.
+    pub hmac: Option<HmacKey>,
     /// Limit for a connection to be established.
     pub connect_timeout: Duration,
     /// A socket on which connections of the running test can be started and stopped.
@@ -77,6 +80,7 @@ impl ClientConfig {
             plan,
             host: host.into(),
             key: None,
+            hmac: None,
             connect_timeout: Duration::from_secs(3),
             control_socket: None,
             commands: Commands::default(),

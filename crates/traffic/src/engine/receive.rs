@@ -424,7 +424,7 @@ mod tests {
         let options = UdpOptions { timestamps, nonblocking: true, ..UdpOptions::bind(local) };
         let socket = Arc::new(UdpSocket::open(&options).unwrap());
         let sender = UdpSocket::open(&UdpOptions::connect(socket.local_addr().unwrap())).unwrap();
-        let state = Arc::new(Mutex::new(Receiving::new(&spec, key, 1_000_000_000, None)));
+        let state = Arc::new(Mutex::new(Receiving::new(&spec, key.clone(), 1_000_000_000, None)));
         let (events, _kept) = tokio::sync::mpsc::unbounded_channel();
         let mut slot = Slot {
             flow: Box::new(ReceiveFlow {
@@ -448,7 +448,7 @@ mod tests {
         let (mut stamps, notes) = (Stamps::default(), Notes::default());
         stamps.refit(&clock, clock.monotonic_ns(), &notes);
         let mut ring = PayloadRing::new(Default::default(), 1, spec.max_payload() as usize);
-        let mut sending = Sending::new(&spec, key, 0, false);
+        let mut sending = Sending::new(&spec, key.clone(), 0, false);
         sending.start(0, IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
         let mut batch = RecvBatch::new(SMALL_MESSAGES, SMALL_BYTES);
         for _ in 0..5 {

@@ -328,6 +328,7 @@ impl Task<'_> {
         let facts = SessionFacts {
             session: shared.next_session.fetch_add(1, Ordering::Relaxed),
             key,
+            hmac: None,
             token_secret,
             seed: open.plan.seed.0,
             omit_ns: open.plan.omit.0,

@@ -104,7 +104,7 @@ fn every_header_gives_the_figures_that_it_carries() {
             transport: Transport::udp(),
             header: *format,
             // The size of control datagrams.
-            payload: Some(ByteSize(64).into()),
+            payload: Some(ByteSize(format.min_payload_bytes().max(64)).into()),
             rate: Some("500pps".parse().unwrap()),
             packets: Some(200),
             verify: format.verifiable(),
@@ -121,7 +121,8 @@ fn every_header_gives_the_figures_that_it_carries() {
             let bit_errors = format.verifiable().then_some(0);
             assert_eq!((r.bit_errors, r.ambiguous), (bit_errors, Some(false)), "{format}");
             let has_jitter = r.jitter_seconds.is_some_and(|j| j > 0.0 && j < 1.0);
-            assert_eq!(has_jitter, *format != HeaderFormat::DitgShort, "{format}");
+            let is_timeless = [HeaderFormat::DitgShort, HeaderFormat::Nuttcp].contains(format);
+            assert_eq!(has_jitter, !is_timeless, "{format}");
             assert!(r.loss_periods.is_some() && r.bursts.is_some(), "{format}");
         } else {
             // A copy makes up for a lost datagram: only sequence numbers would show it.
@@ -131,7 +132,8 @@ fn every_header_gives_the_figures_that_it_carries() {
         }
         // Only the native header, also behind RTP's, and STAMP's have times of a clock that the session relates.
         let is_native = [HeaderFormat::Native, HeaderFormat::Rtp].contains(format);
-        let has_delay = is_native || *format == HeaderFormat::Stamp;
+        let is_stamp = [HeaderFormat::Stamp, HeaderFormat::StampHmac].contains(format);
+        let has_delay = is_native || is_stamp;
         assert_eq!(r.one_way_delay.is_some(), has_delay, "{format}");
         assert_eq!(r.delay_variation.is_some(), has_delay, "{format}");
         assert_eq!(r.one_way_delay_from_intended.is_some(), is_native, "{format}");
@@ -145,7 +147,7 @@ fn flows_with_different_headers_share_no_payload() {
     let flow = |header: &HeaderFormat| Connection {
         transport: Transport::udp(),
         header: *header,
-        payload: Some(ByteSize(100).into()),
+        payload: Some(ByteSize(120).into()),
         rate: Some("2000pps".parse().unwrap()),
         packets: Some(500),
         verify: header.verifiable(),

@@ -16,6 +16,7 @@ pub mod stamp;
 
 use weir_model::plan::HeaderFormat;
 
+use crate::hmac::HmacKey;
 use crate::sip::{SipKey, SipState, sip};
 
 /// The sender's information about a datagram. A narrow header carries less of it.
@@ -241,12 +242,16 @@ formats! {
     Mgen: mgen::Mgen,
     MgenChecked: mgen::MgenChecked,
     Rtp: rtp::Rtp,
-    Stamp: stamp::Stamp,
+    Stamp: stamp::Stamp<false>,
+    StampHmac: stamp::Stamp<true>,
 }
 
-/// The 128-bit key of one flow's tags.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TagKey(SipKey);
+/// The 128-bit key of one flow's tags, and the key of its HMACs.
+#[derive(Clone)]
+pub struct TagKey {
+    sip: SipKey,
+    hmac: Option<HmacKey>,
+}
 
 impl core::fmt::Debug for TagKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -259,13 +264,23 @@ impl TagKey {
     /// A key from its 16 bytes (little endian, as SipHash reads them).
     #[cfg(test)]
     pub(crate) fn from_bytes(bytes: &[u8; 16]) -> Self {
-        Self(SipKey::from_bytes(bytes))
+        Self::of(SipKey::from_bytes(bytes))
+    }
+
+    fn of(sip: SipKey) -> Self {
+        Self { sip, hmac: None }
+    }
+
+    /// With another key for headers with an HMAC. By default it is this key's 16 bytes.
+    #[must_use]
+    pub fn with_hmac(self, hmac: HmacKey) -> Self {
+        Self { hmac: Some(hmac), ..self }
     }
 
     /// The two words of the key, for a program that computes tags itself.
     #[must_use]
     pub fn words(&self) -> [u64; 2] {
-        [self.0.k0, self.0.k1]
+        [self.sip.k0, self.sip.k1]
     }
 
     /// Derives the key of flow number `flow` from the session's key: its two halves are
@@ -277,13 +292,14 @@ impl TagKey {
         let session = SipKey::from_bytes(session_key);
         let label = u64::from_le_bytes(*b"weir.tag");
         let half = |n: u64| sip::<2, 4, 3>(session, [label, u64::from(flow) | n << 32, 16 << 56]);
-        Self(SipKey { k0: half(0), k1: half(1) })
+        Self::of(SipKey { k0: half(0), k1: half(1) })
     }
 }
 
 /// Computes the tags of one flow's datagrams. It remembers the part of the computation that datagrams of one message share.
 pub struct Tags {
     key: SipKey,
+    hmac: Option<HmacKey>,
     shared: Option<[u64; 3]>,
     state: SipState,
 }
@@ -293,7 +309,15 @@ impl Tags {
     #[inline]
     #[must_use]
     pub fn new(key: &TagKey) -> Self {
-        Self { key: key.0, shared: None, state: SipState::new(key.0) }
+        let TagKey { sip, hmac } = key;
+        Self { key: *sip, hmac: hmac.clone(), shared: None, state: SipState::new(*sip) }
+    }
+
+    /// The key of HMACs: the one that was given, else that of the tags.
+    fn hmac(&self) -> HmacKey {
+        let SipKey { k0, k1 } = self.key;
+        let own = || HmacKey::new([k0, k1].map(u64::to_le_bytes).as_flattened());
+        self.hmac.clone().unwrap_or_else(own)
     }
 
     /// The state after the words that datagrams share.
@@ -333,7 +357,7 @@ mod tests {
     fn every_format_fits_its_minimum_payload() {
         for format in HeaderFormat::ALL {
             let least = usize::try_from(format.min_payload_bytes()).unwrap();
-            for payload in [least, least + 1, 64, 1472, 65_507] {
+            for payload in [least, least + 1, least.max(64), 1472, 65_507] {
                 let carries = Header::new(*format, payload).carries();
                 let header = Header::new(*format, payload);
                 assert!(carries.bytes + header.trailer_bytes() <= payload, "{format} {payload}");

@@ -299,7 +299,6 @@ fn read(layout: HeaderLayout, tags: &mut Tags, payload: &[u8]) -> Result<Decoded
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sip::SipKey;
     use proptest::prelude::*;
 
     fn key() -> TagKey {
@@ -349,7 +348,7 @@ mod tests {
 
     fn reference_tag(bytes: &[u8]) -> [u8; 4] {
         use std::hash::Hasher;
-        let TagKey(SipKey { k0, k1 }) = key();
+        let [k0, k1] = key().words();
         let mut hasher = siphasher::sip::SipHasher13::new_with_keys(k0, k1);
         hasher.write(bytes);
         (hasher.finish() as u32).to_be_bytes()
@@ -366,7 +365,7 @@ mod tests {
             hasher.write(&message);
             hasher.finish()
         };
-        let TagKey(SipKey { k0, k1 }) = key();
+        let [k0, k1] = key().words();
         assert_eq!((k0, k1), (half(0), half(1)));
         assert_eq!(format!("{:?}", key()), "TagKey(..)");
     }
@@ -421,8 +420,7 @@ mod tests {
         fn a_message_s_headers_are_those_of_its_datagrams_alone(
             all in prop::collection::vec((0u64..3, 0u64..2, 0u64..2, 0u32..2), 1..20),
         ) {
-            let mut tags = Tags::new(&key());
-            let mut reader = Tags::new(&key());
+            let (mut tags, mut reader) = (Tags::new(&key()), Tags::new(&key()));
             for (top, sequence, send_time_ns, flags) in all {
                 let sequence = top << 55 | sequence;
                 let fields = HeaderFields { sequence, send_time_ns, flags, ..HeaderFields::default() };

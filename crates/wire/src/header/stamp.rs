@@ -1,13 +1,38 @@
-//! Test packets of STAMP (RFC 8762, section 4.2.1; RFC 8972) and TWAMP (RFC 5357, section 4.1.2), without authentication: number
-//! from 0, send time, error estimate. A payload with room for it continues with an Extra Padding TLV.
+//! Test packets of STAMP (RFC 8762, sections 4.2 and 4.3; RFC 8972) and TWAMP (RFC 5357, section 4.1.2): number from 0, send
+//! time, error estimate, and in authenticated mode an HMAC. A payload with room for it continues with an Extra Padding TLV.
 //!
-//! A reflector's reply (RFC 8762, section 4.3.1) is read as the packet that it answers, sent later by the time that the
-//! packet was at the reflector: what is measured from it is the round trip without that time.
+//! A reflector's reply is read as the packet that it answers, sent later by the time that the packet was at the reflector: what
+//! is measured from it is the round trip without that time.
 
 use super::{Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, Tags, TimeField};
+use crate::hmac::HMAC_BYTES;
 
-/// Bytes of a packet without TLVs.
-pub const BASE_BYTES: usize = 44;
+/// Where packets of a mode have their fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a packet without TLVs.
+    pub bytes: usize,
+    /// The send time, 8 bytes, the error estimate and the sender's identifier, 2 bytes each.
+    pub time: usize,
+    /// In a reply: when the packet arrived, 8 bytes.
+    pub received: usize,
+    /// In a reply: the packet's number, 4 bytes.
+    pub sequence: usize,
+    /// In a reply: the packet's send time and error estimate.
+    pub sent: usize,
+    /// In a reply: the TTL with which the packet arrived.
+    pub ttl: usize,
+    /// The HMAC, which is at the end.
+    pub hmac: Option<usize>,
+}
+
+/// Without authentication (RFC 8762, sections 4.2.1 and 4.3.1).
+pub const OPEN: Layout =
+    Layout { bytes: 44, time: 4, received: 16, sequence: 24, sent: 28, ttl: 40, hmac: None };
+/// In authenticated mode (RFC 8762, sections 4.2.2 and 4.3.2).
+pub const AUTHENTICATED: Layout =
+    Layout { bytes: 112, time: 16, received: 32, sequence: 48, sent: 64, ttl: 80, hmac: Some(96) };
+
 /// Flags, type and length of a TLV.
 pub const TLV_BYTES: usize = 4;
 /// Type of the Extra Padding TLV.
@@ -56,77 +81,93 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads a reply; `None`: it is too short, or has no receive time, such as a packet that no reflector has answered.
+    /// Reads a reply of this layout, without a look at its HMAC; `None`: it is too short, or has no receive time, such as a packet
+    /// that no reflector has answered.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Reply> {
-        let head = bytes.first_chunk::<BASE_BYTES>()?;
-        let received = word(head, 16);
+    pub fn decode(layout: Layout, bytes: &[u8]) -> Option<Reply> {
+        let head = bytes.get(..layout.bytes)?;
+        let received = word(head, layout.received);
         if received == 0 {
             return None;
         }
-        let read = if head[12] & PTP == 0 { from_ntp } else { from_ptp };
-        let dwell = read(word(head, 4)).wrapping_sub(read(received)) as i64;
+        let read = if head[layout.time + 8] & PTP == 0 { from_ntp } else { from_ptp };
+        let dwell = read(word(head, layout.time)).wrapping_sub(read(received)) as i64;
         Some(Reply {
             number: (word(head, 0) >> 32) as u32,
-            sequence: (word(head, 24) >> 32) as u32,
-            sent_ns: from_ntp(word(head, 28)),
+            sequence: (word(head, layout.sequence) >> 32) as u32,
+            sent_ns: from_ntp(word(head, layout.sent)),
             dwell_ns: dwell.max(0) as u64,
         })
     }
 }
 
-/// The 8 bytes at `at`, which is 36 at most.
-fn word(head: &[u8; BASE_BYTES], at: usize) -> u64 {
+/// The 8 bytes at `at`, behind which there is another one.
+fn word(head: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&head[at..at + 8]);
     u64::from_be_bytes(bytes)
 }
 
-/// The packet, with the length of an Extra Padding TLV if it has one.
+/// The packet of a mode, with the length of an Extra Padding TLV if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp {
+pub struct Stamp<const AUTHENTICATED: bool> {
     padding: Option<u16>,
 }
 
-impl Codec for Stamp {
+impl<const HAS_HMAC: bool> Stamp<HAS_HMAC> {
+    const LAYOUT: Layout = if HAS_HMAC { AUTHENTICATED } else { OPEN };
+}
+
+impl<const HAS_HMAC: bool> Codec for Stamp<HAS_HMAC> {
     fn for_payload(payload: usize) -> Self {
-        let padding = payload.checked_sub(BASE_BYTES + TLV_BYTES);
+        let padding = payload.checked_sub(Self::LAYOUT.bytes + TLV_BYTES);
         Stamp { padding: padding.map(|bytes| u16::try_from(bytes).unwrap_or(u16::MAX)) }
     }
 
     fn carries(self) -> Carries {
         Carries {
-            bytes: BASE_BYTES + self.padding.map_or(0, |_| TLV_BYTES),
+            bytes: Self::LAYOUT.bytes + self.padding.map_or(0, |_| TLV_BYTES),
             sequence_bits: 32,
             first_sequence: 0,
             time: Some(TimeField { bits: 64, resolution_ns: 1, epoch: Epoch::Monotonic }),
-            tag: false,
+            tag: HAS_HMAC,
             untagged_bytes: 0,
         }
     }
 
     #[inline(always)]
-    fn encode(self, _: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
+    fn encode(self, tags: &mut Tags, fields: &HeaderFields, out: &mut [u8]) {
+        let Layout { bytes, time, hmac, .. } = Self::LAYOUT;
+        out[..bytes].fill(0);
         out[..4].copy_from_slice(&(fields.sequence as u32).to_be_bytes());
-        out[4..12].copy_from_slice(&ntp(fields.send_time_ns).to_be_bytes());
-        out[12..14].copy_from_slice(&ERROR_ESTIMATE);
-        out[14..BASE_BYTES].fill(0);
-        if let Some(bytes) = self.padding {
-            out[BASE_BYTES] = UNRECOGNIZED;
-            out[BASE_BYTES + 1] = EXTRA_PADDING;
-            out[BASE_BYTES + 2..BASE_BYTES + TLV_BYTES].copy_from_slice(&bytes.to_be_bytes());
+        out[time..time + 8].copy_from_slice(&ntp(fields.send_time_ns).to_be_bytes());
+        out[time + 8..time + 10].copy_from_slice(&ERROR_ESTIMATE);
+        if let Some(at) = hmac {
+            let (head, rest) = out.split_at_mut(at);
+            rest[..HMAC_BYTES].copy_from_slice(&tags.hmac().of(&[head]));
+        }
+        if let Some(padding) = self.padding {
+            out[bytes] = UNRECOGNIZED;
+            out[bytes + 1] = EXTRA_PADDING;
+            out[bytes + 2..bytes + TLV_BYTES].copy_from_slice(&padding.to_be_bytes());
         }
     }
 
     #[inline(always)]
-    fn decode(self, _: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(self, tags: &mut Tags, payload: &[u8]) -> Result<Decoded, DecodeError> {
         let need = self.carries().bytes;
         let truncated = DecodeError::Truncated { have: payload.len(), need };
-        let head = payload.first_chunk::<BASE_BYTES>().filter(|_| payload.len() >= need);
-        let head = head.ok_or(truncated)?;
-        let (sequence, sent_ns) = match Reply::decode(head) {
+        let head = payload.get(..need).ok_or(truncated)?;
+        let layout = Self::LAYOUT;
+        if let Some(at) = layout.hmac {
+            let hmac = head[at..].first_chunk().ok_or(truncated)?;
+            if !tags.hmac().verifies(&[&head[..at]], hmac) {
+                return Err(DecodeError::BadTag);
+            }
+        }
+        let (sequence, sent_ns) = match Reply::decode(layout, head) {
             Some(reply) => (reply.sequence, (reply.sent_ns + reply.dwell_ns) % SPAN_NS),
-            None => ((word(head, 0) >> 32) as u32, from_ntp(word(head, 4))),
+            None => ((word(head, 0) >> 32) as u32, from_ntp(word(head, layout.time))),
         };
         let send_time = Some(SendTime::Full(sent_ns));
         Ok(Decoded { sequence: sequence.into(), send_time, ..Decoded::EMPTY })
@@ -137,10 +178,11 @@ impl Codec for Stamp {
 mod tests {
     use super::super::TagKey;
     use super::*;
+    use crate::hmac::HmacKey;
     use proptest::prelude::*;
 
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[1; 16]))
+    fn key() -> TagKey {
+        TagKey::from_bytes(&[1; 16])
     }
 
     #[test]
@@ -151,7 +193,7 @@ mod tests {
             send_time_ns: 5_500_000_000,
             ..HeaderFields::default()
         };
-        Stamp::for_payload(60).encode(&mut tags(), &fields, &mut out);
+        Stamp::<false>::for_payload(60).encode(&mut Tags::new(&key()), &fields, &mut out);
         assert_eq!(out[..14], [0, 0, 0, 7, 0, 0, 0, 5, 0x80, 0, 0, 0, 12, 1]);
         assert_eq!(out[14..44], [0; 30]);
         // Extra Padding of 12 bytes.
@@ -167,23 +209,56 @@ mod tests {
         reply[16..24].copy_from_slice(&ntp(90_000_000_000).to_be_bytes());
         reply[24..28].copy_from_slice(&9u32.to_be_bytes());
         reply[28..36].copy_from_slice(&ntp(7_000_000_001).to_be_bytes());
-        let read = Reply::decode(&reply).unwrap();
+        let read = Reply::decode(OPEN, &reply).unwrap();
         let sent_ns = 7_000_000_001;
         assert_eq!(read, Reply { number: 3, sequence: 9, sent_ns, dwell_ns: 250_000 });
-        let codec = Stamp::for_payload(44);
-        let got = codec.decode(&mut tags(), &reply).unwrap();
+        let codec = Stamp::<false>::for_payload(44);
+        let got = codec.decode(&mut Tags::new(&key()), &reply).unwrap();
         assert_eq!((got.sequence, got.send_time), (9, Some(SendTime::Full(sent_ns + 250_000))));
         // The reflector's times in PTP's format.
         reply[12] = 0x40;
         reply[4..12].copy_from_slice(&((90 << 32) + 250_000_u64).to_be_bytes());
         reply[16..24].copy_from_slice(&(90_u64 << 32).to_be_bytes());
-        assert_eq!(Reply::decode(&reply), Some(read));
+        assert_eq!(Reply::decode(OPEN, &reply), Some(read));
         // Its clock was set back in between.
         reply[16..24].copy_from_slice(&(91_u64 << 32).to_be_bytes());
-        assert_eq!(Reply::decode(&reply).unwrap().dwell_ns, 0);
+        assert_eq!(Reply::decode(OPEN, &reply).unwrap().dwell_ns, 0);
         for have in 0..44 {
-            assert_eq!(Reply::decode(&reply[..have]), None);
+            assert_eq!(Reply::decode(OPEN, &reply[..have]), None);
         }
+    }
+
+    #[test]
+    fn the_authenticated_packet_is_that_of_rfc_8762() {
+        let mut out = [0xaa; 120];
+        let fields =
+            HeaderFields { sequence: 7, send_time_ns: 5_500_000_000, ..HeaderFields::default() };
+        let hmac = HmacKey::new(b"a secret of both ends");
+        let key = key().with_hmac(hmac.clone());
+        let codec = Stamp::<true>::for_payload(120);
+        codec.encode(&mut Tags::new(&key), &fields, &mut out);
+        let mut expected = [0; 96];
+        expected[3] = 7;
+        expected[16..26].copy_from_slice(&[0, 0, 0, 5, 0x80, 0, 0, 0, 12, 1]);
+        assert_eq!(out[..96], expected);
+        assert_eq!(out[96..112], hmac.of(&[&expected]));
+        assert_eq!(out[112..], [0x80, 1, 0, 4, 0xaa, 0xaa, 0xaa, 0xaa]);
+        // Another key.
+        let other = key.clone().with_hmac(HmacKey::new(b"another"));
+        assert_eq!(codec.decode(&mut Tags::new(&other), &out), Err(DecodeError::BadTag));
+
+        // A reply: its own number and times, those of the packet, and an HMAC over them.
+        let mut reply = [0; 120];
+        reply[3] = 3;
+        reply[16..24].copy_from_slice(&ntp(90_000_250_000).to_be_bytes());
+        reply[32..40].copy_from_slice(&ntp(90_000_000_000).to_be_bytes());
+        reply[51] = 7;
+        reply[64..72].copy_from_slice(&ntp(5_500_000_000).to_be_bytes());
+        assert_eq!(codec.decode(&mut Tags::new(&key), &reply), Err(DecodeError::BadTag));
+        let tag = hmac.of(&[&reply[..96]]);
+        reply[96..112].copy_from_slice(&tag);
+        let got = codec.decode(&mut Tags::new(&key), &reply).unwrap();
+        assert_eq!((got.sequence, got.send_time), (7, Some(SendTime::Full(5_500_250_000))));
     }
 
     proptest! {

@@ -135,6 +135,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         measure: args.measure,
         output: OutputArgs { title: args.title, ..OutputArgs::default() },
         key: args.key,
+        hmac_key_file: None,
         later: LaterArgs::default(),
         replay: ReplayArgs::default(),
     };
@@ -161,6 +162,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         (!output.label.is_empty(), "--label"),
         (output.timestamps.is_some(), "--timestamps"),
         (output.emulator.is_some(), "--emulator"),
+        (args.hmac_key_file.is_some(), "--hmac-key-file"),
     ];
     if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
         return Err(CliError::flag(flag, "given with --runs", "one run"));

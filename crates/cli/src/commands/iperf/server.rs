@@ -28,6 +28,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         port: args.port(),
         limits: Limits { session_seconds: SESSION_SECONDS, ..Limits::default() },
         workers: WorkerConfig::default(),
+        hmac: None,
         logins: None,
         passphrase: None,
         describe: None,

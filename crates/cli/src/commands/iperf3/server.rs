@@ -44,6 +44,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         port: args.port(),
         limits,
         workers: WorkerConfig { cpus: cpus.map(|cpus| cpus.0), ..WorkerConfig::default() },
+        hmac: None,
         logins: args.logins()?.map(std::sync::Arc::new),
         passphrase: None,
         describe: Some(describe),

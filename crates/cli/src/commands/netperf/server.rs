@@ -118,6 +118,7 @@ fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
         },
         workers: WorkerConfig::default(),
         passphrase: args.passphrase.clone(),
+        hmac: None,
         logins: None,
         describe: None,
     };

@@ -239,6 +239,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         idle_timeout: limits.idle_timeout,
         speed_test: args.speed.job(),
         peers: args.peers.ports(),
+        hmac_key_file: args.peers.hmac_key_file.clone(),
     }
 }
 

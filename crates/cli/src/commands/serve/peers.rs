@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::thread::Scope;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use weir_jobs::{Event, Notice, ServeJob};
+use weir_model::plan::PeerName;
 use weir_model::record::{Record, SERVED};
 use weir_model::warning::{Severity, Warning};
 use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
@@ -18,6 +20,7 @@ use super::output::event_of;
 use crate::engine::{ServerConfig, ServerEvent, Stop};
 use crate::error::{CliError, chain};
 use crate::job::warn;
+use crate::key;
 use crate::random;
 use crate::stamp::Identity;
 use crate::time::since_epoch;
@@ -33,6 +36,9 @@ pub(crate) struct PeersArgs {
     /// Also serve the clients of this tool, on this port; may be repeated
     #[arg(long, value_name = "NAME[=PORT]", value_parser = one, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
     peer: Vec<Peers>,
+    /// Answer STAMP's authenticated test packets only, with this key: the first line of a file, text or 0x and hex digits
+    #[arg(long, value_name = "FILE")]
+    pub(super) hmac_key_file: Option<PathBuf>,
 }
 
 /// Ports by the names of their protocols.
@@ -104,13 +110,17 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     {
         return Err(CliError::flag("peers", format!("with {name}"), "one of them"));
     }
+    let hmac = key::hmac(job.hmac_key_file.as_deref())?;
+    if hmac.is_some() && !job.peers.contains_key(PeerName::Stamp.label()) {
+        return Err(CliError::flag("--hmac-key-file", "given", "with --peer stamp"));
+    }
     let open = |(name, port): (&String, &u16)| {
         let found = served().find(|protocol| protocol.name == *name);
         let Some((protocol, serve)) = found.and_then(|protocol| Some((protocol, protocol.serve?)))
         else {
             return Err(CliError::flag("peers", name, &names()));
         };
-        let config = config_of(own, *port);
+        let config = ServeConfig { hmac: hmac.clone(), ..config_of(own, *port) };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
@@ -140,6 +150,7 @@ fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
         },
         logins: None,
         passphrase: None,
+        hmac: None,
         describe: Some(crate::commands::iperf3::describe),
     }
 }

@@ -54,6 +54,9 @@ pub(crate) struct TestArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) key: KeyArgs,
+    /// Key of STAMP's authenticated mode: the first line of this file, text or 0x and hex digits (with --peer stamp)
+    #[arg(long, value_name = "FILE", help_heading = "Key")]
+    pub(crate) hmac_key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) later: LaterArgs,
 }

@@ -152,6 +152,7 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
         plan,
         nominal_of_interface: nominal_auto,
         key: args.key.source(),
+        hmac_key_file: args.hmac_key_file.clone(),
         labels: output.label.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
         store: !output.no_store,
         control_socket: general.control_socket.clone(),
@@ -219,6 +220,7 @@ fn prepare(
     let threads = values::own_threads(&job.threads)?;
     let config = ClientConfig {
         key,
+        hmac: key::hmac(job.hmac_key_file.as_deref())?,
         connect_timeout: Duration::from_nanos(job.connect_timeout.0),
         control_socket: job.control_socket,
         packet_log: job.packet_log,
@@ -277,6 +279,7 @@ fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
         ("--rude-script", &args.general.rude_script),
         ("--ditg-script", &args.general.ditg_script),
         ("--key-file", &key.key_file),
+        ("--hmac-key-file", &args.hmac_key_file),
         ("--passphrase-file", &key.passphrase_file),
     ];
     let written = [

@@ -368,7 +368,7 @@ fn flag_that_gave(field: &str, given: &str) -> Option<String> {
         // Each of the two flags that set it has its own kind of address.
         "group" if !is_multicast() => Some(spelled("broadcast")),
         // They shape no plan.
-        "fetch" | "packet_log" | "control_socket" | "key" => Some(spelled(field)),
+        "fetch" | "packet_log" | "control_socket" | "key" | "hmac_key_file" => Some(spelled(field)),
         "start_at_ns" => Some(spelled("start_at")),
         _ => flag_of_field(field),
     }

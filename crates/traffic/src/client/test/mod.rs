@@ -527,6 +527,7 @@ fn facts(
     Some(SessionFacts {
         session: opened.session,
         key: secret(&opened.key)?,
+        hmac: None,
         token_secret: secret(&opened.token_secret)?,
         seed: config.plan.seed.0,
         omit_ns: config.plan.omit.0,

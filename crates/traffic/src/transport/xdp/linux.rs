@@ -14,7 +14,6 @@ use weir_net::interface::{Interface, neighbour_mac, sends_xdp_frames};
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpSocket};
 use weir_stats::DelaySummary;
 use weir_wire::ethernet::{EthernetFrame, OWN_BYTES, flow_bytes};
-use weir_wire::header::TagKey;
 use weir_wire::udp_frame::UdpFrame;
 
 use super::super::{DatagramSocket, FlowCounts, FrameSocket, ethernet::route};
@@ -181,7 +180,7 @@ impl SendEnd {
                 "the driver of interface {name} does not send frames of XDP (a veth does if XDP runs in the driver of its other end)"
             ));
         }
-        let key = TagKey::for_flow(&facts.key, spec.id).words();
+        let key = facts.tag_key(spec.id).words();
         let sender = self.program.add(Template { frame, sum, key }).map_err(refused)?;
         Ok(Arc::new(XdpSocket { socket, part: Part::Sends(sender) }))
     }
@@ -189,7 +188,7 @@ impl SendEnd {
 
 /// The payload that all frames of a flow are made of: that of its first datagram, with a tag of zeros.
 fn first_payload(spec: &FlowSpec, facts: &SessionFacts) -> Result<Vec<u8>, String> {
-    let key = TagKey::for_flow(&facts.key, spec.id);
+    let key = facts.tag_key(spec.id);
     let content = spec.connection.content;
     let mut ring = PayloadRing::new(content, facts.seed, spec.max_payload() as usize);
     let first = Sending::new(spec, key, 0, false);
@@ -263,7 +262,7 @@ impl ReceiveEnd {
         addresses: FlowAddresses,
         socket: Arc<dyn DatagramSocket>,
     ) -> Result<Arc<dyn DatagramSocket>, String> {
-        let key = TagKey::for_flow(&facts.key, spec.id);
+        let key = facts.tag_key(spec.id);
         let counter = self.0.add(addresses, key.words()).map_err(refused)?;
         Ok(Arc::new(XdpSocket { socket, part: Part::Counts(counter) }))
     }
