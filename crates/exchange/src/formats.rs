@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use weir_model::record::Record;
 
 use crate::reading::Reading;
-use crate::{NoForm, ReadError, flent, iperf3, itgdec, netperf, nuttcp};
+use crate::{NoForm, ReadError, ditg, flent, iperf3, itgdec, netperf, nuttcp};
 
 /// Maximum size of a file, bytes, also of a compressed one after decompression.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
@@ -87,6 +87,12 @@ pub static FORMATS: &[Format] = &[
         name: "itgdec",
         about: "What ITGDec of D-ITG prints",
         reader: Some(Reader { tool: "d-itg", recognises: itgdec::recognises, read: itgdec::read }),
+        writer: None,
+    },
+    Format {
+        name: "ditg",
+        about: "A log of packets of ITGSend, ITGRecv or ITGLog of D-ITG",
+        reader: Some(Reader { tool: "d-itg", recognises: ditg::recognises, read: ditg::read }),
         writer: None,
     },
     Format {

@@ -83,8 +83,9 @@ struct Block {
     packets: Option<u64>,
     bytes: Option<u64>,
     lost: Option<u64>,
-    /// Minimum, maximum and mean delay, and the mean difference of consecutive delays; negative where clocks differ.
-    delays: [Option<f64>; 4],
+    /// Minimum, maximum and mean delay, the mean difference of consecutive delays, and the standard deviation of delays;
+    /// negative where clocks differ.
+    delays: [Option<f64>; 5],
 }
 
 impl Block {
@@ -114,6 +115,7 @@ impl Block {
             "Maximum delay" => self.delays[1] = Some(delay()?),
             "Average delay" => self.delays[2] = Some(delay()?),
             "Average jitter" => self.delays[3] = Some(delay()?),
+            "Delay standard deviation" => self.delays[4] = Some(delay()?),
             _ => {}
         }
         Ok(())
@@ -147,11 +149,12 @@ impl Block {
             });
             return Ok(flow);
         }
-        let [min, max, mean, difference] = self.delays;
+        let [min, max, mean, difference, standard_deviation] = self.delays;
         let one_way_delay = min.zip(max).zip(mean).map(|((min, max), mean)| Delay {
             count: packets,
             min_seconds: min,
             mean_seconds: mean,
+            standard_deviation_seconds: standard_deviation,
             max_seconds: max,
             ..Delay::default()
         });

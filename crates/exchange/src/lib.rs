@@ -6,6 +6,7 @@
 //! A record states only what its file does. What a tool rounds is as precise as the tool printed it, and what it does not
 //! print is absent. `docs/formats.md` has units and meaning of each format's figures.
 
+mod ditg;
 mod error;
 mod flent;
 mod formats;

@@ -43,7 +43,8 @@ impl Reading<'_> {
         record.started_at = weir_runs::rfc3339(self.started_ms.unwrap_or(modified_ms));
         record.peer = tool.into();
         let is_tool = |peer: &&PeerName| peer.label() == tool;
-        record.plan.peer = PeerName::ALL.iter().find(is_tool).copied().unwrap_or_default();
+        let named = PeerName::ALL.iter().find(is_tool).copied();
+        record.plan.peer = named.unwrap_or(record.plan.peer);
         record.seed = record.plan.seed;
         record.seconds = run_seconds(&record.flows);
         record.total = totals(&record.flows);

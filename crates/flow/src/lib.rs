@@ -12,12 +12,14 @@
 //! - [`Drain`]: how long a receiver waits once its sender has finished.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`budget`]: the budget of control traffic.
+//! - [`DitgLog`]: packets that another program logged, as a record.
 //! - [`attribute`]: adds an emulator on the path to the record.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;
 pub mod budget;
 mod datagram_transfer;
+mod ditg_log;
 mod drain;
 mod emulated;
 #[doc(hidden)]
@@ -44,6 +46,7 @@ mod transfers;
 mod warnings;
 
 pub use datagram_transfer::{Arrived, DatagramTransfer, DatagramTransfers, TransferStep};
+pub use ditg_log::{DitgLog, DitgLogError};
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};

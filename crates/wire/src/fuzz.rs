@@ -249,6 +249,11 @@ pub fn fuzz_too_big(data: &[u8]) {
     crate::too_big::fuzz(data);
 }
 
+/// Entries of D-ITG's packet log.
+pub fn fuzz_ditg_log(data: &[u8]) {
+    crate::ditg_log::fuzz(data);
+}
+
 /// Fragments of packets that are too long.
 pub fn fuzz_fragment(data: &[u8]) {
     crate::fragment::fuzz(data);

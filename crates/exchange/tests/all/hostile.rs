@@ -35,6 +35,9 @@ fn hostile_files() {
     let samples = SAMPLES.map(text);
     let samples: Vec<&str> = samples.iter().map(String::as_str).collect();
     weir_laws::mutation::replay(&samples, 300, weir_exchange::fuzz::fuzz_results);
+    let log = content("ditg/receiver.log");
+    let log = &log[..144 * 12];
+    weir_laws::mutation::replay(&[log], 300, weir_exchange::fuzz::fuzz_results);
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn a_receivers_log() {
         (delay.min_seconds, delay.mean_seconds, delay.max_seconds),
         (0.000_015, 0.000_095, 0.003_169)
     );
+    assert_eq!(delay.standard_deviation_seconds, Some(0.000_333));
     let variation = arrived.delay_variation.as_ref().unwrap();
     assert_eq!(variation.ipdv_mean_seconds, Some(0.000_129));
     assert!(arrived.jitter_seconds.is_none(), "that of RFC 3550 is another figure");

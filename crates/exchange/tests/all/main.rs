@@ -3,6 +3,7 @@
 // A helper that fails is a failed test. Helpers are shared, and not every test uses each.
 #![allow(dead_code, clippy::unwrap_used)]
 
+mod ditg;
 mod flent;
 mod hostile;
 mod iperf3;
@@ -57,7 +58,10 @@ fn is_near(a: f64, b: f64, fraction: f64) -> bool {
 #[test]
 fn each_file_is_recognised() {
     let formats: Vec<&str> = Format::read_ones().map(|format| format.name).collect();
-    assert_eq!(formats, ["iperf3", "iperf3-stream", "netperf", "nuttcp", "itgdec", "flent"]);
+    assert_eq!(
+        formats,
+        ["iperf3", "iperf3-stream", "netperf", "nuttcp", "itgdec", "ditg", "flent"]
+    );
     for (name, tool) in [
         ("iperf3/bidir.json", "iperf3"),
         ("iperf3/stream.jsonl", "iperf3"),
@@ -68,6 +72,7 @@ fn each_file_is_recognised() {
         ("nuttcp/udp_parse.txt", "nuttcp"),
         ("nuttcp/verbose.txt", "nuttcp"),
         ("itgdec/receiver.txt", "d-itg"),
+        ("ditg/receiver.log", "d-itg"),
         ("flent/rrul.flent.gz", "flent"),
     ] {
         let record = one(name);

@@ -37,6 +37,7 @@ const MIN_REORDERING_BYTES: usize = 16 << 10;
 pub use elsewhere::{Counted, Stated};
 pub use membership::MembershipReport;
 pub use report::delay_record;
+pub(crate) use report::{set_loss_periods, set_reordering};
 
 /// The sender's clock as seen from the receiver: sender minus receiver, linear in the receiver's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,8 +93,22 @@ pub struct ReceiveCount {
 }
 
 impl ReceiveCount {
+    /// The count of one arrival of `size` bytes.
+    #[inline]
+    pub(crate) fn of(arrival: Arrival, size: u64) -> ReceiveCount {
+        let none = ReceiveCount::default();
+        let unique = ReceiveCount { packets: 1, bytes: size, ..none };
+        match arrival {
+            Arrival::InOrder | Arrival::Gap { .. } => unique,
+            Arrival::Reordered { .. } => ReceiveCount { reordered: 1, ..unique },
+            Arrival::Duplicate => ReceiveCount { duplicates: 1, repeated_bytes: size, ..none },
+            Arrival::Late => ReceiveCount { late: 1, repeated_bytes: size, ..none },
+            Arrival::Implausible => ReceiveCount { implausible: 1, ..none },
+        }
+    }
+
     /// Adds counts; the jitter stays.
-    fn add(&mut self, other: &ReceiveCount) {
+    pub(crate) fn add(&mut self, other: &ReceiveCount) {
         self.bytes += other.bytes;
         self.packets += other.packets;
         self.duplicates += other.duplicates;
@@ -656,14 +671,7 @@ impl Receiving {
         });
         let size = datagram.len() as u64;
         let none = ReceiveCount::default();
-        let unique = ReceiveCount { packets: 1, bytes: size, ..none };
-        self.count(match arrival {
-            Arrival::InOrder | Arrival::Gap { .. } => unique,
-            Arrival::Reordered { .. } => ReceiveCount { reordered: 1, ..unique },
-            Arrival::Duplicate => ReceiveCount { duplicates: 1, repeated_bytes: size, ..none },
-            Arrival::Late => ReceiveCount { late: 1, repeated_bytes: size, ..none },
-            Arrival::Implausible => ReceiveCount { implausible: 1, ..none },
-        });
+        self.count(ReceiveCount::of(arrival, size));
         if matches!(arrival, Arrival::Duplicate | Arrival::Late | Arrival::Implausible) {
             return;
         }

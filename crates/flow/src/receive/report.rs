@@ -194,41 +194,17 @@ impl Receiving {
         out.reordered_packets = Some(self.sum.reordered - self.base.reordered);
         out.late_packets = Some(self.sum.late - self.base.late);
         out.implausible_packets = Some(self.sum.implausible - self.base.implausible);
-        out.forced_packets = Some(s.counts.forced);
-        if s.counts.reordered > 0 {
-            let extent = &s.reorder_extent;
-            out.reordering_extent_mean = extent.mean();
-            out.reordering_extent_max = Some(extent.max);
-            let cells = (0u32..).zip(&extent.buckets).filter(|(_, count)| **count > 0);
-            let histogram = cells.map(|(power, count)| ((1u64 << power).to_string(), *count));
-            out.reordering_extents = Some(histogram.collect());
-            out.reordering_extent_bounds = (extent.bounds > 0).then_some(extent.bounds);
-        }
-        out.ambiguous = Some(s.counts.ambiguous);
+        set_reordering(out, s);
         if is_unknown {
             return;
         }
-        let periods = s.loss_periods.lengths.iter();
-        let mut periods: BTreeMap<String, u64> =
-            periods.map(|(length, count)| (length.to_string(), *count)).collect();
-        if s.loss_periods.overflow_periods > 0 {
-            periods.insert("more".into(), s.loss_periods.overflow_periods);
-        }
-        out.loss_periods = (!periods.is_empty()).then_some(periods);
+        set_loss_periods(out, s);
         self.report_bursts(out, s);
     }
 
-    /// Bursts and gaps. Their durations are packets × the mean time between packets of the sender, where packets were lost.
-    fn report_bursts(&self, out: &mut Receiver, s: &weir_stats::SequenceSummary) {
+    /// Durations of bursts and gaps: packets × the mean time between packets of the sender, where packets were lost.
+    fn report_bursts(&self, out: &mut Receiver, s: &SequenceSummary) {
         let bursts = &s.loss_periods.bursts;
-        out.bursts = Some(bursts.bursts);
-        out.burst_packets = Some(bursts.burst_packets);
-        out.burst_lost_packets = Some(bursts.burst_lost);
-        out.burst_density_ratio = bursts.burst_density();
-        out.gaps = Some(bursts.gaps);
-        out.gap_packets = Some(bursts.gap_packets);
-        out.gap_lost_packets = Some(bursts.gap_lost);
-        out.gap_density_ratio = bursts.gap_density();
         let begin = self.log.start_ns().map(|zero| zero.saturating_add(self.start_after_ns));
         // A member for a part of the flow: the time in which it received.
         let (begin, end) = self.time_in_group(begin).unwrap_or((begin, self.sender_end_ns));
@@ -285,6 +261,41 @@ impl ReceiveCount {
     }
 }
 
+/// Sets the extent of reordering.
+pub(crate) fn set_reordering(out: &mut Receiver, s: &SequenceSummary) {
+    out.forced_packets = Some(s.counts.forced);
+    if s.counts.reordered > 0 {
+        let extent = &s.reorder_extent;
+        out.reordering_extent_mean = extent.mean();
+        out.reordering_extent_max = Some(extent.max);
+        let cells = (0u32..).zip(&extent.buckets).filter(|(_, count)| **count > 0);
+        let histogram = cells.map(|(power, count)| ((1u64 << power).to_string(), *count));
+        out.reordering_extents = Some(histogram.collect());
+        out.reordering_extent_bounds = (extent.bounds > 0).then_some(extent.bounds);
+    }
+    out.ambiguous = Some(s.counts.ambiguous);
+}
+
+/// Sets loss periods, and the packets of bursts and gaps.
+pub(crate) fn set_loss_periods(out: &mut Receiver, s: &SequenceSummary) {
+    let periods = s.loss_periods.lengths.iter();
+    let mut periods: BTreeMap<String, u64> =
+        periods.map(|(length, count)| (length.to_string(), *count)).collect();
+    if s.loss_periods.overflow_periods > 0 {
+        periods.insert("more".into(), s.loss_periods.overflow_periods);
+    }
+    out.loss_periods = (!periods.is_empty()).then_some(periods);
+    let bursts = &s.loss_periods.bursts;
+    out.bursts = Some(bursts.bursts);
+    out.burst_packets = Some(bursts.burst_packets);
+    out.burst_lost_packets = Some(bursts.burst_lost);
+    out.burst_density_ratio = bursts.burst_density();
+    out.gaps = Some(bursts.gaps);
+    out.gap_packets = Some(bursts.gap_packets);
+    out.gap_lost_packets = Some(bursts.gap_lost);
+    out.gap_density_ratio = bursts.gap_density();
+}
+
 /// A delay distribution in the form of the record.
 pub fn delay_record(d: &DelaySummary, error_ns: Option<u64>) -> Option<Delay> {
     let seconds = |ns: i64| ns as f64 / 1e9;
@@ -293,6 +304,7 @@ pub fn delay_record(d: &DelaySummary, error_ns: Option<u64>) -> Option<Delay> {
         count: d.count(),
         min_seconds: seconds(d.min_ns()?),
         mean_seconds: d.mean_ns()? / 1e9,
+        standard_deviation_seconds: None,
         p50_seconds: q(0.5),
         p90_seconds: q(0.9),
         p99_seconds: q(0.99),

@@ -108,6 +108,7 @@ impl Definition {
                 "max_seconds",
                 "error_seconds",
                 "negative_samples",
+                "standard_deviation_seconds",
             ];
             let (_, object) = split(self.path);
             out = fields.map(|field| (object, field)).to_vec();

@@ -583,6 +583,9 @@ record! {
         min_seconds: f64,
         /// Mean.
         mean_seconds: f64,
+        /// Standard deviation, where an imported result or log states it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        standard_deviation_seconds: Option<f64>,
         /// Median.
         #[serde(skip_serializing_if = "Option::is_none")]
         p50_seconds: Option<f64>,

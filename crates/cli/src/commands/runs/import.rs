@@ -63,7 +63,8 @@ pub(super) fn run(
     input.by_ref().take(HEAD).read_to_end(&mut content).map_err(fail("read"))?;
     let is_record = |bytes: &[u8]| {
         let schema = RUN_SCHEMA.as_bytes();
-        bytes.trim_ascii_start().starts_with(b"[")
+        // A binary file may begin with any byte; JSON has no zeros.
+        (bytes.trim_ascii_start().starts_with(b"[") && !bytes.contains(&0))
             || bytes.windows(schema.len()).any(|w| w == schema)
     };
     if args.format != JSON && (format.is_some() || !is_record(&content)) {
