@@ -54,6 +54,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     netperf::PROTOCOL,
     mgen::PROTOCOL,
     ditg::PROTOCOL,
+    ditg::LOG_SERVER,
     echo::PROTOCOL,
     stamp::PROTOCOL,
     stamp::TWAMP_LIGHT,

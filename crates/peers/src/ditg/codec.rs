@@ -270,6 +270,40 @@ pub(super) fn is_remote_log(unknown: Unknown) -> bool {
     unknown.0 == kind::REMOTE_LOG
 }
 
+/// Bytes of the announcement of a log at a log server, and of the message that ends it.
+pub(super) const LOG_REQUEST_BYTES: usize = 4 + NAME_BYTES;
+/// Maximum number of characters of a log's name that are shown.
+const MAX_SHOWN: usize = 60;
+
+/// The announcement of a log at a log server: the protocol of the entries as a little-endian integer, and a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LogRequest {
+    /// Entries arrive as datagrams, otherwise as a stream.
+    pub(super) is_udp: bool,
+    /// The name of the log, shortened and without control characters.
+    pub(super) name: String,
+}
+
+impl LogRequest {
+    /// Reads an announcement.
+    ///
+    /// # Errors
+    /// The number of another protocol.
+    pub(super) fn parse(bytes: &[u8; LOG_REQUEST_BYTES]) -> Result<LogRequest, u32> {
+        let [p1, p2, p3, p4, name @ ..] = bytes;
+        let is_udp = match u32::from_le_bytes([*p1, *p2, *p3, *p4]) {
+            1 => false,
+            2 => true,
+            other => return Err(other),
+        };
+        // What follows the zero was never written by ITGSend.
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name);
+        let name = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+        Ok(LogRequest { is_udp, name })
+    }
+}
+
 /// The headers of a stream of a flow: as of datagrams, and the length of the message with the header.
 #[derive(Debug)]
 pub(super) struct Frames {
@@ -318,6 +352,9 @@ pub fn fuzz_ditg(data: &[u8]) {
     }
     if let Ok(Some((reply, length))) = Reply::parse(data) {
         assert_eq!(reply.to_bytes(), data[..length]);
+    }
+    if let Some(Ok(request)) = data.first_chunk().map(LogRequest::parse) {
+        assert!(request.name.chars().count() <= MAX_SHOWN);
     }
 }
 
@@ -374,6 +411,22 @@ mod tests {
         }
         assert_eq!(Reply::parse(&[14]), Err(Unknown(14)));
         assert!(is_remote_log(Message::parse(&[12, 0]).unwrap_err()));
+    }
+
+    #[test]
+    fn a_captured_announcement_of_a_log_is_read() {
+        // ITGSend -l s1.log -L 127.0.0.1 UDP: bytes after the name are whatever was in its memory.
+        let mut bytes = [0x41; LOG_REQUEST_BYTES];
+        bytes[..11].copy_from_slice(b"\x02\0\0\0s1.log\0");
+        let request = LogRequest { is_udp: true, name: "s1.log".into() };
+        assert_eq!(LogRequest::parse(&bytes), Ok(request.clone()));
+        bytes[0] = 1;
+        assert_eq!(LogRequest::parse(&bytes), Ok(LogRequest { is_udp: false, ..request }));
+        // The message that ends a log.
+        bytes[..4].copy_from_slice(&[0, 1, 0, 0]);
+        assert_eq!(LogRequest::parse(&bytes), Err(256));
+        bytes[0..8].copy_from_slice(b"\x01\0\0\0\x1b[1m");
+        assert!(!LogRequest::parse(&bytes).unwrap().name.contains('\x1b'));
     }
 
     #[test]

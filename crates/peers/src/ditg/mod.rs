@@ -4,6 +4,7 @@
 mod client;
 mod codec;
 mod control;
+mod log_server;
 mod ports;
 mod script;
 mod served;
@@ -11,6 +12,7 @@ mod server;
 mod settings;
 
 pub use codec::fuzz_ditg;
+pub(crate) use log_server::PROTOCOL as LOG_SERVER;
 pub use script::{ScriptError, ditg_script, fuzz_ditg_script};
 
 use crate::{Client, Protocol};

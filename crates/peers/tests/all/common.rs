@@ -28,16 +28,14 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(protocol: &str, bind: &str, limits: Limits) -> Serving {
-        let config = ServeConfig {
-            bind: vec![bind.parse().unwrap()],
-            port: 0,
-            limits,
-            workers: WorkerConfig::default(),
-            hmac: None,
-            logins: None,
-            passphrase: None,
-            describe: None,
-        };
+        Serving::at(protocol, bind, 0, limits)
+    }
+
+    pub(crate) fn at(protocol: &str, bind: &str, port: u16, limits: Limits) -> Serving {
+        Serving::of(protocol, config(bind, port, limits))
+    }
+
+    pub(crate) fn of(protocol: &str, config: ServeConfig) -> Serving {
         let server = Protocol::find(protocol).unwrap().serve.unwrap()(&config).unwrap();
         let (stop, (sender, events)) = (Stop::new(), channel());
         let (address, own) = (server.addresses()[0], stop.clone());
@@ -57,6 +55,20 @@ impl Drop for Serving {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap().unwrap();
         }
+    }
+}
+
+/// The configuration of a server.
+pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
+    ServeConfig {
+        bind: vec![bind.parse().unwrap()],
+        port,
+        limits,
+        workers: WorkerConfig::default(),
+        hmac: None,
+        logins: None,
+        passphrase: None,
+        describe: None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod common;
 mod ditg;
+mod ditg_log;
 mod echo;
 mod iperf2;
 mod iperf3;
