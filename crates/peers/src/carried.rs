@@ -101,3 +101,29 @@ pub(crate) fn of_connection(
     let given = format!("{given} with peer {peer}");
     weir_model::ModelError::Field { field, given, accepted: accepted.into() }.into()
 }
+
+/// Lets a stream whose messages have headers end with a whole one. A message has at least `least` bytes.
+///
+/// # Errors
+/// [`TrafficError`]: shorter messages, or a number of bytes where sizes vary.
+pub(crate) fn whole_messages(
+    peer: PeerName,
+    index: usize,
+    connection: &mut Connection,
+    least: u64,
+) -> Result<(), TrafficError> {
+    let size = connection.payload.as_ref().map(|size| size.moments());
+    if let Some(size) = size.filter(|size| size.min_bytes < least) {
+        let accepted = format!("at least {least} bytes, those of the header of a message");
+        return Err(of_connection(peer, index, "payload", size.min_bytes, &accepted));
+    }
+    if let (Some(bytes), Some(size)) = (connection.bytes, size) {
+        if size.min_bytes != size.max_bytes {
+            let accepted = "a number of packets or a duration where sizes vary";
+            return Err(of_connection(peer, index, "bytes", bytes, accepted));
+        }
+        connection.packets = Some(bytes.0.div_ceil(size.max_bytes));
+        connection.bytes = None;
+    }
+    Ok(())
+}

@@ -10,7 +10,9 @@ use weir_model::plan::{Connection, Echo, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
 use weir_model::report::EndReport;
-use weir_traffic::session::{self, End, FlowEvent, LOSS_THRESHOLD_NS, Numbering, Signals, Workers};
+use weir_traffic::session::{
+    self, End, FlowEvent, Framing, LOSS_THRESHOLD_NS, Numbering, Signals, Workers,
+};
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
 use crate::carried::{self, Side};
@@ -40,9 +42,11 @@ pub(crate) fn prepared(config: &ClientConfig, accepted: &[&str]) -> Result<Plan,
     Ok(plan)
 }
 
-/// What a protocol adds to the datagrams of a flow.
+/// What a protocol adds to the data of a flow.
 #[derive(Default)]
 pub(crate) struct Additions {
+    /// The header of each message of a stream; absent: the stream has none.
+    pub(crate) framing: Option<Box<dyn Framing>>,
     /// Its messages among them; absent: there are none.
     pub(crate) signals: Option<Box<dyn Signals>>,
     /// What each payload begins with after its header.
@@ -225,16 +229,19 @@ async fn open(
         .with_host(first.ip(), plan.device.as_deref());
     for spec in &specs {
         let peer = server(&spec.connection).unwrap_or(first);
+        let Additions { framing, signals, prefix, numbering } = additions(spec, peer)?;
         if spec.connection.transport.datagrams() {
             let local = shared_port(plan, &specs, spec, peer);
             let socket = session::open_datagrams(plan, spec, true, local, Some(peer))?;
-            let Additions { signals, prefix, numbering } = additions(spec, peer)?;
             end = end.with_prefix(&prefix).with_numbering(numbering);
             end.datagrams(spec, true, socket, signals);
         } else {
             let timeout: Duration = config.connect_timeout;
             let stream = session::connect_stream(plan, spec, true, peer, timeout).await?;
-            end.stream(spec, true, stream)?;
+            match framing {
+                Some(framing) => end.framed_stream(spec, stream, framing)?,
+                None => end.stream(spec, true, stream)?,
+            }
         }
     }
     Ok((first, specs, end))

@@ -301,7 +301,7 @@ async fn until_end(end: &End, shared: &Shared, kind: SessionKind, start_ns: u64)
                 let silent = shared.age(end.last_arrival_ns().max(start_ns));
                 if silence.is_some_and(|most| silent > most) {
                     let reason = format!("nothing arrived for {} s", silent.as_secs());
-                    if shared.bounds.is_over_by_silence {
+                    if shared.bounds.is_over_by_silence && matches!(kind, SessionKind::Datagrams) {
                         return Ended::new(Status::Complete, reason);
                     }
                     return partial(reason);

@@ -59,7 +59,7 @@ peers! {
     /// That of netperf.
     Netperf: "netperf", 12_865, [Tcp, Udp];
     /// MGEN's messages, without a control connection.
-    Mgen: "mgen", 5000, [Udp];
+    Mgen: "mgen", 5000, [Tcp, Udp];
     /// That of D-ITG.
     Ditg: "ditg", 9000, [Tcp, Udp];
     /// The echo protocol (RFC 862), which sends back what it receives.

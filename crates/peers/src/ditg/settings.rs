@@ -86,21 +86,7 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
             };
             continue;
         }
-        let size = connection.payload.as_ref().map(|size| size.moments());
-        if let Some(size) = size.filter(|size| size.min_bytes < FRAME_BYTES as u64) {
-            let accepted =
-                format!("at least {FRAME_BYTES} bytes, those of D-ITG's header in a stream");
-            return refused("payload", &size.min_bytes, &accepted);
-        }
-        // Each message has a header, so that the last one is a whole one.
-        if let (Some(bytes), Some(size)) = (connection.bytes, size) {
-            if size.min_bytes != size.max_bytes {
-                let accepted = "a number of packets or a duration where sizes vary";
-                return refused("bytes", &bytes, accepted);
-            }
-            connection.packets = Some(bytes.0.div_ceil(size.max_bytes));
-            connection.bytes = None;
-        }
+        carried::whole_messages(PEER, index, connection, FRAME_BYTES as u64)?;
     }
     plan.check()?;
     Ok(plan)

@@ -10,7 +10,7 @@ use weir_traffic::session::Numbering;
 use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 use weir_wire::header::Header;
 
-use super::codec::{self, MAX_BYTES};
+use super::codec::{self, Frames, MAX_BYTES, STREAM_BYTES};
 use crate::carried::{self, Side};
 use crate::one_sided::{self, Additions};
 
@@ -22,7 +22,9 @@ const ACCEPTED: &[&str] = &[
     "bytes",
     "catch_up",
     "client_port",
+    "congestion",
     "content",
+    "cork",
     "count",
     "dont_fragment",
     "duration",
@@ -31,8 +33,10 @@ const ACCEPTED: &[&str] = &[
     "header",
     "host",
     "kernel_pacing",
+    "mss",
     "mtu",
     "name",
+    "no_delay",
     "packets",
     "payload",
     "port",
@@ -44,6 +48,7 @@ const ACCEPTED: &[&str] = &[
     "tos",
     "transport",
     "ttl",
+    "user_timeout",
     "window",
 ];
 
@@ -62,6 +67,16 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
         };
         if connection.direction == Direction::Reverse {
             return refused("direction", "reverse", "forward: a receiver of MGEN sends nothing");
+        }
+        connection.payload.get_or_insert(ByteSize(DEFAULT_BYTES).into());
+        if !connection.transport.datagrams() {
+            carried::whole_messages(PeerName::Mgen, index, connection, STREAM_BYTES.0)?;
+            let most = connection.payload.as_ref().map_or(0, |size| size.moments().max_bytes);
+            if most > STREAM_BYTES.1 {
+                let accepted = "up to 65535 bytes, the maximum of a message that is not divided";
+                return refused("payload", &most.to_string(), accepted);
+            }
+            continue;
         }
         let header = match connection.header {
             HeaderFormat::Native | HeaderFormat::MgenChecked => HeaderFormat::MgenChecked,
@@ -92,10 +107,14 @@ pub(super) fn run(
     let plan = prepared(config)?;
     let mut additions = |spec: &FlowSpec, to: SocketAddr| {
         let flow = flow_number(&spec.name).unwrap_or(spec.id);
+        if !spec.connection.transport.datagrams() {
+            let frames = Frames::new(flow, to, data(spec));
+            return Ok(Additions { framing: Some(Box::new(frames)), ..Additions::default() });
+        }
         Ok(Additions {
             prefix: fitting(spec, to)?,
             numbering: Numbering { flow: Some(flow), first: 0 },
-            signals: None,
+            ..Additions::default()
         })
     };
     one_sided::run(config, plan, &mut additions, stop, observe)
@@ -115,11 +134,15 @@ fn fitting(spec: &FlowSpec, to: SocketAddr) -> Result<Vec<u8>, TrafficError> {
             accepted: format!("at least {least} bytes with header {header}"),
         });
     }
-    let data = match &spec.connection.content {
+    Ok(codec::prefix(to, data(spec)))
+}
+
+/// The data of the user, which mgen logs.
+fn data(spec: &FlowSpec) -> &[u8] {
+    match &spec.connection.content {
         Content::Pattern(pattern) => pattern.bytes(),
         _ => &[],
-    };
-    Ok(codec::prefix(to, data))
+    }
 }
 
 /// The flow number in the name of a flow: the number that it begins with, alone or before a full stop.
@@ -132,8 +155,9 @@ mod tests {
     use super::*;
 
     fn prepared_plan(connection: &str) -> Result<Plan, TrafficError> {
+        let transport = if connection.contains("transport") { "" } else { "transport = \"udp\"\n" };
         let text = format!(
-            "schema = \"weir.plan/1\"\npeer = \"mgen\"\n[[connection]]\ntransport = \"udp\"\n{connection}"
+            "schema = \"weir.plan/1\"\npeer = \"mgen\"\n[[connection]]\n{transport}{connection}"
         );
         let plan = Plan::parse(&text).unwrap();
         prepared(&ClientConfig::new(plan, "192.0.2.1"))
@@ -146,6 +170,18 @@ mod tests {
         assert_eq!(connection.payload, Some(ByteSize(1024).into()));
         let connection = &prepared_plan("header = \"mgen\"\npayload = 28").unwrap().connections[0];
         assert_eq!(connection.header, HeaderFormat::Mgen);
+    }
+
+    #[test]
+    fn a_stream_has_whole_messages_of_76_to_65535_bytes() {
+        let of = |more: &str| prepared_plan(&format!("transport = \"tcp\"\n{more}"));
+        let plan = of("payload = 1000\nbytes = \"2500\"").unwrap();
+        assert_eq!((plan.connections[0].packets, plan.connections[0].bytes), (Some(3), None));
+        for bytes in [75, 65_536] {
+            assert!(of(&format!("payload = {bytes}")).is_err(), "{bytes}");
+        }
+        of("payload = \"76..65535\"").unwrap();
+        assert!(of("payload = \"76..100\"\nbytes = \"1K\"").is_err());
     }
 
     #[test]

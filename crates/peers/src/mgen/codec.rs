@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weir_wire::header::mgen::flow_and_number;
+use weir_traffic::session::Framing;
+use weir_wire::header::mgen::{flow_and_number, write_head};
 
-/// Maximum length of a message, bytes.
+/// Maximum length of a message in a datagram, bytes.
 pub(super) const MAX_BYTES: u64 = 8192;
+/// Minimum and maximum length of a message in a stream, bytes. MGEN divides longer ones.
+pub(super) const STREAM_BYTES: (u64, u64) = (76, u16::MAX as u64);
 /// Bytes before the destination: those of the header of the data.
 const HEADER_BYTES: usize = 20;
 /// A latitude or longitude that is unknown: 999 degrees, in units of 1/60000 degree from −180.
@@ -48,6 +51,34 @@ pub(super) fn min_bytes(to: SocketAddr, checksum_bytes: usize) -> u64 {
         bytes => HEADER_BYTES + prefix(to, &[]).len() + bytes,
     };
     least as u64
+}
+
+/// The headers of the messages of a stream: that of datagrams, and the destination. They have no checksum.
+#[derive(Debug)]
+pub(super) struct Frames {
+    flow: u32,
+    prefix: Vec<u8>,
+}
+
+impl Frames {
+    /// `data`: of the user, up to 16 bytes.
+    pub(super) fn new(flow: u32, to: SocketAddr, data: &[u8]) -> Frames {
+        Frames { flow, prefix: prefix(to, data) }
+    }
+}
+
+impl Framing for Frames {
+    fn header_bytes(&self) -> usize {
+        HEADER_BYTES + self.prefix.len()
+    }
+
+    fn write(&mut self, number: u64, length: usize, realtime_ns: u64, header: &mut [u8]) {
+        let Some((head, rest)) = header.split_first_chunk_mut() else { return };
+        write_head(head, length, self.flow, number as u32, realtime_ns);
+        for (byte, prefix) in rest.iter_mut().zip(&self.prefix) {
+            *byte = *prefix;
+        }
+    }
 }
 
 /// The messages of one flow of a source, from the first one that its session has seen.
@@ -140,6 +171,18 @@ mod tests {
         let six = prefix(to, &[]);
         assert_eq!(six[..8], [0x17, 0x70, 2, 16, 0x20, 0x01, 0x0d, 0xb8]);
         assert_eq!((six.len(), min_bytes(to, 0), min_bytes(to, 4)), (40, 40, 64));
+    }
+
+    #[test]
+    fn a_message_of_a_stream_is_as_mgen_sends_it() {
+        // The second message of `mgen event "ON 7 TCP DST 127.0.0.1/5000 PERIODIC [10 1024] COUNT 3"` (5.02b).
+        let captured = b"\x04\x00\x02\x08\x00\x00\x00\x07\x00\x00\x00\x01\x6b\x0c\x89\xc8\x00\x0a\x49\x1e\x13\x88\x01\x04\x7f\x00\x00\x01\x00\x00\x00\x00\x04\x37\x68\x20\x04\x37\x68\x20\xff\xff\xfc\x19\x00\x00\x00\x00";
+        let mut frames = Frames::new(7, "127.0.0.1:5000".parse().unwrap(), &[]);
+        assert_eq!(frames.header_bytes(), captured.len());
+        let mut header = [0xff; 48];
+        let ns = 0x6b0c_89c8 * 1_000_000_000 + 0x000a_491e * 1000 + 999;
+        frames.write(1, 1024, ns, &mut header);
+        assert_eq!(&header, captured);
     }
 
     fn message(flow: u32, number: u32) -> Vec<u8> {

@@ -3,6 +3,7 @@
 
 mod client;
 mod codec;
+mod opening;
 mod server;
 
 pub use codec::fuzz_mgen;
@@ -15,7 +16,7 @@ use crate::{Client, Protocol};
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: PeerName::Mgen.label(),
     port: PeerName::Mgen.default_port(),
-    transports: &["udp"],
+    transports: &["tcp", "udp"],
     command: None,
     client: Some(Client {
         check: |config| client::prepared(config).map(drop),

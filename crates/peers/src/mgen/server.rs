@@ -1,13 +1,14 @@
-//! The receiver: each flow of a source is a session, which ends when nothing has arrived for some seconds. Nothing is sent.
+//! The receiver: each flow of a source is a session, which ends when nothing has arrived for some seconds, and so is each
+//! stream, until its sender closes it. Nothing is sent.
 //!
 //! Flows of one source may share a port. The socket of its first session is connected to the source and gets the datagrams of
 //! all of them, so that they are counted in the order of their arrival; it passes those of other flows on.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,14 +19,13 @@ use weir_model::plan::{
 use weir_model::units::{ByteSize, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 use weir_net::poll::{Events, Interest, Poller, Waker};
-use weir_net::thread::lock;
+use weir_net::tcp::TcpListener;
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_traffic::session::{
-    self, Arrival, DatagramSocket, End, Numbering, Signal, Signals, Workers,
-};
+use weir_traffic::session::{self, End, Numbering, Workers};
 use weir_traffic::{ServerEvent, Stop, TrafficError};
 
 use super::codec::{Belongs, MAX_BYTES, Series};
+use super::opening::{Opening, OwnMessages, Passed, Read};
 use crate::sessions::{
     self, Bounds, DATAGRAM_SILENCE, SessionEvent, SessionKind, Shared, announce, begin, counted,
     new_end, spec,
@@ -41,11 +41,13 @@ const MESSAGES: usize = 16;
 /// Receive calls that empty a socket when a session begins, so that its datagrams are counted in the order of their arrival.
 const DRAINS: usize = 64;
 /// Maximum number of datagrams that wait for their session.
-const MAX_WAITING: usize = 1024;
+pub(super) const MAX_WAITING: usize = 1024;
 /// The one flow of a session.
-const FLOW: u32 = 1;
+pub(super) const FLOW: u32 = 1;
 /// Receive buffer of each session: 2 GiB for the usual 64 of them.
 const BUFFER: ByteSize = ByteSize(32 << 20);
+/// Bytes per read of a stream.
+const READ: ByteSize = ByteSize(64 << 10);
 /// Token of the waker.
 const PASSED: u64 = u64::MAX;
 
@@ -66,8 +68,21 @@ fn plan() -> Plan {
     Plan { latency: false, connections: vec![fields.into()], ..Plan::default() }
 }
 
+/// The plan of a received stream, whose messages are not read: its bytes are counted.
+fn stream_plan() -> Plan {
+    let fields = ConnectionFields {
+        direction: Direction::Reverse,
+        payload: Some(READ.into()),
+        rate: Some(SendRate::UNLIMITED),
+        duration: Some(Span(0)),
+        ..ConnectionFields::default()
+    };
+    Plan { latency: false, connections: vec![fields.into()], ..Plan::default() }
+}
+
 /// The server before it runs.
 struct Mgen {
+    streams: Vec<TcpListener>,
     sockets: Vec<(UdpSocket, SocketAddr)>,
     workers: Workers,
     bounds: Bounds,
@@ -97,7 +112,11 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
             Err(error) => return Err(error),
         }
     }
+    // Where the system has chosen the port, that of datagrams.
+    let port = sockets.first().map_or(config.port, |(_, bound)| bound.port());
+    let (streams, _) = session::listen_streams(&config.bind, port)?;
     Ok(Box::new(Mgen {
+        streams,
         sockets,
         workers: Workers::start(&config.workers)?,
         bounds: Bounds { is_over_by_silence: true, ..Bounds::of(&config.limits) },
@@ -114,18 +133,20 @@ impl Server for Mgen {
         stop: &Stop,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
-        let Mgen { sockets, workers, bounds } = *self;
+        let Mgen { streams, sockets, workers, bounds } = *self;
         let dropped: Arc<AtomicU64> = Arc::default();
         let front = |shared: &Arc<Shared>| Front::start(sockets, shared.clone(), dropped.clone());
         let mut on_event = |mut event: SessionEvent| {
-            if let SessionEvent::Closed(finished) = &mut event {
+            if let SessionEvent::Closed(finished) = &mut event
+                && finished.spec.connection.transport.datagrams()
+            {
                 finished.report.warnings.extend(lost_here(dropped.swap(0, Ordering::Relaxed)));
             }
             observe(event.of_server(super::PROTOCOL.name, plan_of, bounds.sessions));
             true
         };
         let receiving = sessions::receive(
-            (vec![], plan()),
+            (streams, stream_plan()),
             workers,
             (bounds, false),
             stop,
@@ -143,95 +164,14 @@ fn lost_here(datagrams: u64) -> Option<Warning> {
     (datagrams > 0).then(|| warning.with_value(datagrams as f64, 0.0))
 }
 
-/// The plan of a session, whose connection has the number of its flow as its name.
+/// The plan of a session. That of datagrams has the number of their flow as the name of its connection.
 fn plan_of(spec: &FlowSpec) -> Plan {
+    if !spec.connection.transport.datagrams() {
+        return stream_plan();
+    }
     let mut plan = plan();
     plan.connections[0].name.clone_from(&spec.name);
     plan
-}
-
-/// A datagram that has been read, and when it arrived.
-type Read = (Vec<u8>, Arrival);
-/// A datagram of another flow than that of the session whose socket it arrived on, with its source.
-type Passed = (SocketAddr, Read);
-
-/// What arrives on the socket of a session while it is being opened. It is counted after what arrived before.
-#[derive(Default)]
-struct Opening {
-    is_over: AtomicBool,
-    waiting: Mutex<Vec<Read>>,
-}
-
-impl Opening {
-    /// Stores a datagram, and returns whether there was room; `None`: the session is open.
-    fn hold(&self, datagram: &[u8], arrival: Arrival) -> Option<bool> {
-        if self.is_over.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut waiting = lock(&self.waiting);
-        if self.is_over.load(Ordering::Acquire) {
-            return None;
-        }
-        let has_room = waiting.len() < MAX_WAITING;
-        if has_room {
-            waiting.push((datagram.to_vec(), arrival));
-        }
-        Some(has_room)
-    }
-
-    /// Delivers what has arrived so far, and opens the session.
-    fn finish(&self, end: &End) {
-        loop {
-            let mut waiting = lock(&self.waiting);
-            if waiting.is_empty() {
-                return self.is_over.store(true, Ordering::Release);
-            }
-            let arrived = std::mem::take(&mut *waiting);
-            // A worker that counts a datagram holds its flow, and waits for this lock.
-            drop(waiting);
-            for (datagram, arrival) in &arrived {
-                end.deliver(FLOW, datagram, *arrival);
-            }
-        }
-    }
-}
-
-/// Distinguishes the messages of a session from those of other flows.
-struct OwnMessages {
-    series: Series,
-    opening: Arc<Opening>,
-    from: SocketAddr,
-    passed: SyncSender<Passed>,
-    waker: Waker,
-    /// How many could not be passed on.
-    dropped: Arc<AtomicU64>,
-}
-
-impl Signals for OwnMessages {
-    fn classify(&mut self, _: &dyn DatagramSocket, bytes: &[u8], now_ns: u64) -> Signal {
-        let arrival = Arrival { at_ns: now_ns, is_stamped: false, is_first_of_call: false };
-        match self.series.belongs(bytes) {
-            Belongs::Yes => match self.opening.hold(bytes, arrival) {
-                None => Signal::Data,
-                Some(is_held) => {
-                    self.dropped.fetch_add(u64::from(!is_held), Ordering::Relaxed);
-                    Signal::Message
-                }
-            },
-            // It counts as corrupted.
-            Belongs::No => Signal::Data,
-            Belongs::Before => Signal::Message,
-            Belongs::Other => {
-                match self.passed.try_send((self.from, (bytes.to_vec(), arrival))) {
-                    Ok(()) => self.waker.wake(),
-                    Err(_) => {
-                        self.dropped.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                Signal::Message
-            }
-        }
-    }
 }
 
 /// The thread that receives datagrams without a session. A session has its own socket, connected to its source and

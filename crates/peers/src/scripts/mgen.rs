@@ -10,7 +10,7 @@ use super::line::{Words, lines, meant};
 use super::plan::{Options, script};
 use super::timeline::{Period, Timelines, Traffic};
 use super::{Destination, Note, Script, refused};
-use pattern::{Sent, sent};
+use pattern::{MessageBytes, Sent, sent};
 
 /// Latest time of an event, s: 7 days.
 const MAX_SECONDS: f64 = 7.0 * 86_400.0;
@@ -293,22 +293,21 @@ impl Reader {
             }
         }
         if let Some((name, parameters)) = pattern {
-            let of_stream =
-                changes.transport.is_some_and(|transport| transport == TransportName::Tcp);
-            changes.sent = Some(sent(name, Words::new(line, &parameters), of_stream)?);
+            let is_stream = changes.transport == Some(TransportName::Tcp);
+            let of = match (is_stream, self.to) {
+                (false, _) => MessageBytes::Datagram,
+                (true, Destination::Script) => MessageBytes::Message,
+                (true, Destination::Server) => MessageBytes::Write,
+            };
+            changes.sent = Some(sent(name, Words::new(line, &parameters), of)?);
         }
         Ok(changes)
     }
 
     fn transport(&self, protocol: &str, words: &Words) -> Result<TransportName, ModelError> {
-        match (protocol, self.to) {
-            ("UDP", _) => Ok(TransportName::Udp),
-            ("TCP", Destination::Server) => Ok(TransportName::Tcp),
-            ("TCP", Destination::Script) => Err(words.refused(
-                "protocol",
-                protocol,
-                "UDP; with HOST, which runs weir serve, TCP as well",
-            )),
+        match protocol {
+            "UDP" => Ok(TransportName::Udp),
+            "TCP" => Ok(TransportName::Tcp),
             _ => Err(words.refused("protocol", protocol, "UDP or TCP")),
         }
     }

@@ -155,7 +155,7 @@ fn fields(part: &Part, name: String, options: Options) -> Result<ConnectionField
         port: is_script.then_some(traffic.port),
         client_port: traffic.source_port.filter(|_| is_script),
         payload: Some(size),
-        header: match is_script {
+        header: match is_script && traffic.transport.datagrams() {
             true if is_checked => HeaderFormat::MgenChecked,
             true => HeaderFormat::Mgen,
             false => HeaderFormat::default(),

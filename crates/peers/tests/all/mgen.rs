@@ -185,3 +185,55 @@ fn weir_counts_what_mgen_sends() {
         assert_eq!(flow.receiver.as_ref().unwrap().unreadable_packets, Some(0));
     }
 }
+
+#[test]
+fn weir_receives_streams_of_weir_and_of_mgen() {
+    let server = Serving::start("mgen", "127.0.0.1", Limits::default());
+    let record =
+        test(server.address, "[[connection]]\nname = \"5\"\nbytes = \"100000\"\npayload = 3000");
+    // Whole messages.
+    assert_eq!(sent(&record.flows[0]), (102_000, 34));
+    let far = served(&server);
+    assert_eq!((far.status, received(&far.flows[0]).0), (Status::Complete, 102_000));
+    let port = server.address.port();
+    let event = format!("ON 3 TCP DST 127.0.0.1/{port} PERIODIC [200 1000] COUNT 40");
+    let name = "weir_receives_streams_of_weir_and_of_mgen";
+    let Some(_mgen) = mgen(name, &[], &[&event]) else { return };
+    let far = served(&server);
+    assert_eq!((far.status, received(&far.flows[0]).0), (Status::Complete, 40_000));
+}
+
+#[test]
+fn mgen_logs_the_messages_of_a_stream() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("LISTEN TCP {port}");
+    let name = "mgen_logs_the_messages_of_a_stream";
+    let Some((_mgen, mut log)) = mgen(name, &[], &[&listen]) else { return };
+    let mut line = String::new();
+    while !line.contains("LISTEN") {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0);
+    }
+    let to = SocketAddr::from(([127, 0, 0, 1], port));
+    let record = test(
+        to,
+        "[[connection]]\nname = \"12\"\npackets = 50\nrate = \"1000pps\"\npayload = \"76..20000\"\ncontent = \"pattern:cafe\"",
+    );
+    assert_eq!(sent(&record.flows[0]).1, 50);
+    let (mut number, mut bytes) = (0, 0);
+    while number < 50 {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0);
+        if !line.contains(" RECV ") {
+            continue;
+        }
+        let of = |key| value(&line, key);
+        let fields = (of("proto"), of("flow"), of("seq"), of("dst"));
+        let to = format!("127.0.0.1/{port}");
+        assert_eq!(fields, ("TCP", "12", &*number.to_string(), &*to));
+        assert!(line.contains("data>2:CAFE"), "{line}");
+        bytes += of("size").parse::<u64>().unwrap();
+        number += 1;
+    }
+    assert_eq!(bytes, sent(&record.flows[0]).0);
+}

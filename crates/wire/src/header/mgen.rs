@@ -78,12 +78,30 @@ const CARRIES: Carries = Carries {
 };
 
 fn write(flags: u8, fields: &HeaderFields, out: &mut [u8]) {
-    let length = u16::try_from(out.len()).unwrap_or(u16::MAX);
+    let (length, number) = (out.len(), fields.sequence as u32);
+    if let Some(head) = out.first_chunk_mut() {
+        head_of((length, flags), fields.flow, number, fields.send_time_ns, head);
+    }
+}
+
+fn head_of(
+    (length, flags): (usize, u8),
+    flow: u32,
+    number: u32,
+    send_time_ns: u64,
+    out: &mut [u8; BYTES],
+) {
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
     out[..2].copy_from_slice(&length.to_be_bytes());
     out[2..4].copy_from_slice(&[VERSION, flags]);
-    out[4..8].copy_from_slice(&fields.flow.to_be_bytes());
-    out[8..12].copy_from_slice(&(fields.sequence as u32).to_be_bytes());
-    microseconds::write(fields.send_time_ns, &mut out[12..BYTES]);
+    out[4..8].copy_from_slice(&flow.to_be_bytes());
+    out[8..12].copy_from_slice(&number.to_be_bytes());
+    microseconds::write(send_time_ns, &mut out[12..]);
+}
+
+/// Writes the header of a message without a checksum, of `length` bytes, up to 65535, with the header.
+pub fn write_head(out: &mut [u8; BYTES], length: usize, flow: u32, number: u32, send_time_ns: u64) {
+    head_of((length, LAST_PART), flow, number, send_time_ns, out);
 }
 
 fn read(payload: &[u8]) -> Result<Decoded, DecodeError> {

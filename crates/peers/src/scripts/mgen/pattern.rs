@@ -5,10 +5,28 @@ use weir_model::ModelError;
 use crate::scripts::line::{Words, meant};
 use crate::scripts::timeline::Pattern;
 
-/// Minimum and maximum of a message over UDP, bytes.
-const DATAGRAM_BYTES: (u64, u64) = (28, 8192);
-/// The same over TCP. MGEN has no maximum; a plan has this one.
-const STREAM_BYTES: (u64, u64) = (76, 16 << 20);
+/// What a message is sent as, which limits its size.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MessageBytes {
+    /// A datagram of MGEN.
+    Datagram,
+    /// A message of MGEN in a stream, which is not divided.
+    Message,
+    /// A write to a stream without messages.
+    Write,
+}
+
+impl MessageBytes {
+    /// Minimum and maximum, and how they are stated.
+    fn bounds(self) -> ((u64, u64), &'static str) {
+        match self {
+            MessageBytes::Datagram => ((28, 8192), "28 to 8192 bytes over UDP"),
+            MessageBytes::Message => ((76, 65_535), "76 to 65535 bytes over TCP"),
+            MessageBytes::Write => ((76, 16 << 20), "76 to 16777216 bytes over TCP"),
+        }
+    }
+}
+
 /// Maximum number of messages per second.
 const MAX_RATE: f64 = 1e9;
 
@@ -21,16 +39,16 @@ pub(super) struct Sent {
 }
 
 /// Reads the parameters of a pattern.
-pub(super) fn sent(name: &str, mut words: Words, of_stream: bool) -> Result<Sent, ModelError> {
+pub(super) fn sent(name: &str, mut words: Words, of: MessageBytes) -> Result<Sent, ModelError> {
     let sent = match name {
         "PERIODIC" => {
             let rate = rate(name, &mut words)?;
-            let (size, bytes) = size(name, &mut words, of_stream)?;
+            let (size, bytes) = size(name, &mut words, of)?;
             Sent { pattern: even(rate), size, bytes }
         }
         "POISSON" => {
             let rate = rate(name, &mut words)?;
-            let (size, bytes) = size(name, &mut words, of_stream)?;
+            let (size, bytes) = size(name, &mut words, of)?;
             let pattern = match even(rate) {
                 Pattern::Even(rate) => Pattern::Law("exponential".into(), Some(rate)),
                 other => other,
@@ -39,7 +57,7 @@ pub(super) fn sent(name: &str, mut words: Words, of_stream: bool) -> Result<Sent
         }
         "JITTER" => {
             let rate = rate(name, &mut words)?;
-            let (size, bytes) = size(name, &mut words, of_stream)?;
+            let (size, bytes) = size(name, &mut words, of)?;
             let fraction = words.number(name, 0.0, 0.5, "a fraction of 0 to 0.5")?;
             let pattern = match even(rate) {
                 Pattern::Even(rate) if fraction > 0.0 => {
@@ -49,7 +67,7 @@ pub(super) fn sent(name: &str, mut words: Words, of_stream: bool) -> Result<Sent
             };
             Sent { pattern, size, bytes }
         }
-        "BURST" => burst(&mut words, of_stream)?,
+        "BURST" => burst(&mut words, of)?,
         _ => {
             let given = words.next().unwrap_or_default();
             return Err(words.refused(
@@ -88,12 +106,9 @@ fn even(rate: f64) -> Pattern {
 fn size(
     name: &str,
     words: &mut Words,
-    of_stream: bool,
+    of: MessageBytes,
 ) -> Result<(String, (u64, u64)), ModelError> {
-    let (accepted, (least, most)) = match of_stream {
-        true => ("76 to 16777216 bytes over TCP", STREAM_BYTES),
-        false => ("28 to 8192 bytes over UDP", DATAGRAM_BYTES),
-    };
+    let ((least, most), accepted) = of.bounds();
     let text = words.value(name, accepted)?;
     let (min, max) = text.split_once(':').unwrap_or((text, text));
     let bounds = min.parse::<u64>().ok().zip(max.parse::<u64>().ok());
@@ -112,7 +127,7 @@ fn uniform(rate: f64, fraction: f64) -> String {
 
 /// Bursts: the intervals within one, and pauses such that one starts an interval after another. If they overlap there is no
 /// pause.
-fn burst(words: &mut Words, of_stream: bool) -> Result<Sent, ModelError> {
+fn burst(words: &mut Words, of: MessageBytes) -> Result<Sent, ModelError> {
     const NAME: &str = "BURST";
     let kind = words.value(NAME, "REGULAR or RANDOM")?;
     let is_regular = match meant(kind, &["REGULAR", "RANDOM"]) {
@@ -124,7 +139,7 @@ fn burst(words: &mut Words, of_stream: bool) -> Result<Sent, ModelError> {
     let accepted = "PERIODIC, POISSON or JITTER with a rate above 0";
     let name = meant(word, &["PERIODIC", "POISSON", "JITTER"]);
     let name = name.ok_or_else(|| words.refused(NAME, word, accepted))?;
-    let inner = sent(name, Words::new(words.line, words.parameters(name)?), of_stream)?;
+    let inner = sent(name, Words::new(words.line, words.parameters(name)?), of)?;
     let kind = words.value(NAME, "FIXED")?;
     let length = words.number(NAME, 0.0, 3600.0, "a duration of 0 to 3600 seconds")?;
     if meant(kind, &["FIXED", "EXPONENTIAL"]) != Some("FIXED") {

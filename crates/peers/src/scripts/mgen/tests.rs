@@ -160,7 +160,8 @@ fn what_has_no_effect_is_noted_and_the_rest_refused_by_line_and_word() {
         ("\n\nON x UDP", (3, "ON", "x")),
         ("ON 1 UDP PERIODIC [1 100]", (1, "DST", "missing")),
         ("ON 1 DST 192.0.2.1/5000 PERIODIC [1 100]", (1, "ON", "missing")),
-        ("ON 1 TCP DST 192.0.2.1/5000 PERIODIC [1 100]", (1, "protocol", "TCP")),
+        ("ON 1 TCP DST 192.0.2.1/5000 PERIODIC [1 75]", (1, "PERIODIC", "75")),
+        ("ON 1 TCP DST 192.0.2.1/5000 PERIODIC [1 65536]", (1, "PERIODIC", "65536")),
         ("ON 1 SINK DST 192.0.2.1/5000 PERIODIC [1 100]", (1, "protocol", "SINK")),
         ("ON 1 UDP DST 224.1.2.3/5000 PERIODIC [1 100]", (1, "DST", "224.1.2.3/5000")),
         ("ON 1 UDP DST 192.0.2.1 PERIODIC [1 100]", (1, "DST", "192.0.2.1")),
@@ -191,6 +192,16 @@ fn what_has_no_effect_is_noted_and_the_rest_refused_by_line_and_word() {
         let (line, word, given) = expected;
         assert_eq!(error(text), (line, word.to_owned(), given.to_owned()), "{text}");
     }
+}
+
+#[test]
+fn streams_go_to_the_scripts_destinations() {
+    let script = "TXCHECKSUM\nON 1 TCP DST 192.0.2.1/5000 SRC 5001 PERIODIC [1 65535]\n5 OFF 1";
+    let connection = &plan(script).connections[0];
+    assert_eq!(connection.transport.name(), TransportName::Tcp);
+    assert_eq!((connection.host.as_deref(), connection.port), (Some("192.0.2.1"), Some(5000)));
+    assert_eq!(connection.client_port(), Some(5001));
+    assert_eq!(connection.header, HeaderFormat::Native);
 }
 
 #[test]
