@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::{HostSpec, Variables};
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{Impairment, Prefixes};
 use weir_model::plan::{DEFAULT_PORT, Plan, Scope};
 use weir_model::threads::Threads;
 use weir_model::units::{ByteSize, Seed, Span};
@@ -153,6 +153,19 @@ pub struct ServeJob {
     /// A file with the key of STAMP's authenticated mode; absent: its open mode is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hmac_key_file: Option<PathBuf>,
+    /// Managers of D-ITG (`ditg-manager` of `peers`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ditg_managers: Option<DitgManagers>,
+}
+
+/// The managers of D-ITG that may let this host send, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DitgManagers {
+    /// Their addresses.
+    pub from: Prefixes,
+    /// The receivers' addresses.
+    pub to: Prefixes,
 }
 
 /// A speed test for browsers, next to a server.
@@ -201,6 +214,7 @@ impl Default for ServeJob {
             speed_test: None,
             peers: BTreeMap::new(),
             hmac_key_file: None,
+            ditg_managers: None,
         }
     }
 }

@@ -27,8 +27,8 @@ pub use command::Command;
 pub use control::{EmulatorAnswer, EmulatorEnd, EmulatorEntry, EmulatorRequest};
 pub use event::{Event, Listening, Notice, Ready, Reflected};
 pub use job::{
-    CalibrateJob, DemoJob, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob, LabUpJob,
-    PeerJob, ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,
+    CalibrateJob, DemoJob, DitgManagers, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob,
+    LabUpJob, PeerJob, ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,
 };
 pub use lines::{MAX_JOB_BYTES, parse_job};
 pub use process::{NoEvent, Process};

@@ -37,7 +37,7 @@ use weir_traffic::session::{self, WorkerConfig};
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, TrafficError};
 use weir_wire::hmac::HmacKey;
 
-pub use ditg::{ScriptError, ditg_script};
+pub use ditg::{Managers, ScriptError, ditg_script};
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
 pub use netperf::{
     Accepted as NetperfAccepted, Counted as NetperfCounted, Cpu as NetperfCpu,
@@ -55,6 +55,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     mgen::PROTOCOL,
     ditg::PROTOCOL,
     ditg::LOG_SERVER,
+    ditg::MANAGER,
     echo::PROTOCOL,
     stamp::PROTOCOL,
     stamp::TWAMP_LIGHT,
@@ -268,6 +269,8 @@ pub struct ServeConfig {
     pub hmac: Option<HmacKey>,
     /// The only users that iperf3's server serves; absent: all clients.
     pub logins: Option<Arc<Logins>>,
+    /// Who may command D-ITG's sender, and to which addresses it sends; absent: it has no command interface.
+    pub managers: Option<Managers>,
     /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.
     pub describe: Option<Describe>,
 }

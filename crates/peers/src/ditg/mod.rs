@@ -5,6 +5,7 @@ mod client;
 mod codec;
 mod control;
 mod log_server;
+mod manager;
 mod ports;
 mod script;
 mod served;
@@ -13,6 +14,8 @@ mod settings;
 
 pub use codec::fuzz_ditg;
 pub(crate) use log_server::PROTOCOL as LOG_SERVER;
+pub use manager::Managers;
+pub(crate) use manager::PROTOCOL as MANAGER;
 pub use script::{ScriptError, ditg_script, fuzz_ditg_script};
 
 use crate::{Client, Protocol};

@@ -68,6 +68,7 @@ pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
         hmac: None,
         logins: None,
         passphrase: None,
+        managers: None,
         describe: None,
     }
 }

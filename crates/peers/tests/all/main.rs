@@ -5,6 +5,7 @@
 mod common;
 mod ditg;
 mod ditg_log;
+mod ditg_manager;
 mod echo;
 mod iperf2;
 mod iperf3;

@@ -245,6 +245,7 @@ fn each_address_has_a_limit_of_replies() {
         hmac: None,
         logins: None,
         passphrase: None,
+        managers: None,
         describe: None,
     };
     let server = Protocol::find("stamp").unwrap().serve.unwrap()(&config).unwrap();

@@ -31,6 +31,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         hmac: None,
         logins: None,
         passphrase: None,
+        managers: None,
         describe: None,
     };
     let (wants_background, in_background) = args.runs_in();

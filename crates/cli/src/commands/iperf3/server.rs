@@ -47,6 +47,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         hmac: None,
         logins: args.logins()?.map(std::sync::Arc::new),
         passphrase: None,
+        managers: None,
         describe: Some(describe),
     };
     let stamp = args.timestamps()?;

@@ -120,6 +120,7 @@ fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
         passphrase: args.passphrase.clone(),
         hmac: None,
         logins: None,
+        managers: None,
         describe: None,
     };
     let is_shown = !args.in_background;

@@ -240,6 +240,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         speed_test: args.speed.job(),
         peers: args.peers.ports(),
         hmac_key_file: args.peers.hmac_key_file.clone(),
+        ditg_managers: args.peers.ditg_managers(),
     }
 }
 

@@ -8,11 +8,12 @@ use std::thread::Scope;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use weir_jobs::{Event, Notice, ServeJob};
+use weir_jobs::{DitgManagers, Event, Notice, ServeJob};
+use weir_model::impairment::Prefixes;
 use weir_model::plan::PeerName;
 use weir_model::record::{Record, SERVED};
 use weir_model::warning::{Severity, Warning};
-use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
+use weir_peers::{Managers, PROTOCOLS, Protocol, ServeConfig, Server};
 use weir_runs::retention::Retention;
 use weir_traffic::session::WorkerConfig;
 
@@ -30,7 +31,7 @@ use crate::user_data;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Other tools")]
 pub(crate) struct PeersArgs {
-    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, iperf2, mgen and ditg-log), or names (docs/peers.md) such as iperf3,ttcp
+    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, iperf2, mgen, ditg-log and ditg-manager), or names (docs/peers.md) such as iperf3,ttcp
     #[arg(long, value_name = "all|LIST", value_parser = usual, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
     peers: Option<Peers>,
     /// Also serve the clients of this tool, on this port; may be repeated
@@ -39,12 +40,27 @@ pub(crate) struct PeersArgs {
     /// Answer STAMP's authenticated test packets only, with this key: the first line of a file, text or 0x and hex digits
     #[arg(long, value_name = "FILE")]
     pub(super) hmac_key_file: Option<PathBuf>,
+    /// With --peer ditg-manager: addresses or prefixes of the managers of D-ITG that may command this host to send
+    #[arg(long, value_name = "PREFIX[,PREFIX]", requires = "ditg_receivers")]
+    ditg_managers: Option<Prefixes>,
+    /// Addresses or prefixes of the receivers to which these managers may let it send
+    #[arg(long, value_name = "PREFIX[,PREFIX]", requires = "ditg_managers")]
+    ditg_receivers: Option<Prefixes>,
 }
+
+/// The protocol that needs lists of managers and receivers.
+const MANAGER: &str = "ditg-manager";
 
 /// Ports by the names of their protocols.
 type Peers = BTreeMap<String, u16>;
 
 impl PeersArgs {
+    /// The managers of D-ITG and their receivers.
+    pub(super) fn ditg_managers(&self) -> Option<DitgManagers> {
+        let (from, to) = self.ditg_managers.clone().zip(self.ditg_receivers.clone())?;
+        Some(DitgManagers { from, to })
+    }
+
     /// The port of each protocol to serve.
     pub(super) fn ports(&self) -> Peers {
         self.peers
@@ -120,7 +136,13 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
         else {
             return Err(CliError::flag("peers", name, &names()));
         };
-        let config = ServeConfig { hmac: hmac.clone(), ..config_of(own, *port) };
+        let managers = job.ditg_managers.clone();
+        if managers.is_none() && protocol.name == MANAGER {
+            let accepted = "--ditg-managers and --ditg-receivers with it";
+            return Err(CliError::flag("peer", protocol.name, accepted));
+        }
+        let managers = managers.map(|list| Managers { from: list.from, to: list.to });
+        let config = ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port) };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
@@ -151,6 +173,7 @@ fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
         logins: None,
         passphrase: None,
         hmac: None,
+        managers: None,
         describe: Some(crate::commands::iperf3::describe),
     }
 }
@@ -306,6 +329,21 @@ mod tests {
         assert!(all.contains_key("ttcp") && !all.contains_key("echo"), "{all:?}");
         assert_eq!(usual("ttcp, echo").unwrap()["echo"], 7);
         assert_eq!(one("echo=7007").unwrap()["echo"], 7007);
+    }
+
+    #[test]
+    fn managers_of_d_itg_are_served_only_with_their_addresses() {
+        assert!(!usual("all").unwrap().contains_key(MANAGER));
+        let job = ServeJob { peers: [(MANAGER.to_owned(), 0)].into(), ..ServeJob::default() };
+        let refusal = open(&job, &mut ServerConfig::default()).err().unwrap().refusal();
+        assert_eq!((refusal.field.as_deref(), refusal.exit_code), (Some("peer"), 2));
+        let prefixes = || "127.0.0.1".parse().unwrap();
+        let managers = DitgManagers { from: prefixes(), to: prefixes() };
+        let job = ServeJob { ditg_managers: Some(managers), ..job };
+        let bind = vec!["127.0.0.1".parse().unwrap()];
+        let mut own = ServerConfig { bind, ..ServerConfig::default() };
+        let listening = open(&job, &mut own).unwrap();
+        assert_eq!(listening.iter().filter_map(Listening::event).count(), 1);
     }
 
     #[test]
