@@ -69,6 +69,8 @@ formats! {
     Mgen: "mgen" { min_payload_bytes: 28, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// MGEN's message with a checksum (`mgen txchecksum`).
     MgenChecked: "mgen-crc" { min_payload_bytes: 52, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
+    /// nuttcp's with intervals (`nuttcp -u -i`): the bytes sent so far, from which the number follows.
+    Nuttcp: "nuttcp" { min_payload_bytes: 32, before_media_bytes: 0, streams: false, numbered: true, timed: false, echoed: false },
     /// RTP's (RFC 3550), with Weir's own behind it.
     Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true, timed: true, echoed: false },
     /// That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.

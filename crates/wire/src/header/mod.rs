@@ -11,6 +11,7 @@ pub mod mgen;
 mod microseconds;
 pub mod native;
 mod none;
+pub mod nuttcp;
 mod rtp;
 pub mod stamp;
 
@@ -241,6 +242,7 @@ formats! {
     Iperf3Wide: iperf3::Iperf3Wide,
     Mgen: mgen::Mgen,
     MgenChecked: mgen::MgenChecked,
+    Nuttcp: nuttcp::Nuttcp,
     Rtp: rtp::Rtp,
     Stamp: stamp::Stamp<false>,
     StampHmac: stamp::Stamp<true>,
