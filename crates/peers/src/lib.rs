@@ -18,6 +18,7 @@ mod mgen;
 mod netperf;
 mod one_sided;
 mod options;
+mod ports;
 mod reflector;
 pub mod scripts;
 mod serving;

@@ -30,7 +30,7 @@ pub(crate) const DATAGRAM_SILENCE: Duration = Duration::from_secs(5);
 /// Time for stopped sessions to report.
 const ENDING: Duration = Duration::from_secs(2);
 /// Rows of a session's intervals: one a second.
-const INTERVAL_NS: u64 = 1_000_000_000;
+pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Time within which a datagram of a protocol without a loss threshold counts as reordered, and not as lost.
 const LATE: Span = Span::from_seconds(60);

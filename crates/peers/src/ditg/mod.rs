@@ -6,7 +6,6 @@ mod codec;
 mod control;
 mod log_server;
 mod manager;
-mod ports;
 mod script;
 mod served;
 mod server;

@@ -16,11 +16,11 @@ use weir_net::tcp::TcpStream;
 use weir_traffic::ServerEvent;
 use weir_traffic::session::{self, End, FlowEvent, Share};
 
-use super::codec::{FRAME_BYTES, FlowRequest, Message, Metadata, Reply};
+use super::codec::{FRAME_BYTES, FlowRequest, IDENTITY_BYTES, Message, Metadata, Reply};
 use super::control::{Control, ControlError};
-use super::ports::{self, Arrived, Lease, Waiting};
 use super::server::{Shared, reason};
 use super::settings::{self, Refused};
+use crate::ports::{self, Arrived, Lease, Read, Rules, Waiting};
 use crate::sessions::{self, Ended};
 
 /// Most flows of a session.
@@ -33,6 +33,23 @@ const DELIVERY: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(50);
 /// Bytes per read of a stream.
 const READ: ByteSize = ByteSize(64 << 10);
+
+/// How the data of a flow begins: with its number.
+const RULES: Rules = Rules {
+    identity_bytes: [IDENTITY_BYTES, FRAME_BYTES - IDENTITY_BYTES],
+    number: weir_wire::header::ditg::flow,
+    begins: |_| true,
+    start_ns: |(_, arrival)| arrival.at_ns,
+    deliver,
+};
+
+/// Delivers a datagram that arrived on another socket than that of its flow, and sends it back if the flow is an echo.
+fn deliver(end: &End, id: u32, echoes: bool, (datagram, arrival): &Read) {
+    end.deliver(id, datagram, *arrival);
+    if echoes {
+        let _ = end.send_message(id, datagram);
+    }
+}
 
 /// How far a flow is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,8 +234,10 @@ impl<'a> Session<'a> {
         let spec = FlowSpec { id, ..spec };
         let waiting = || Waiting {
             client: host,
-            number: request.flow,
-            metadata: request.metadata,
+            number: (request.metadata != Metadata::Nothing).then_some(request.flow),
+            rules: RULES,
+            signals: None,
+            interval_ns: sessions::INTERVAL_NS,
             plan: plan.clone(),
             spec: spec.clone(),
             start_ns: self.start_ns.clone(),
@@ -269,7 +288,7 @@ impl<'a> Session<'a> {
                 let now_ns = self.shared.workers.now_ns();
                 match stream_end(self.shared, flow, stream) {
                     Ok(end) => {
-                        end.start(ports::intervals(&self.start_ns, now_ns));
+                        end.start(ports::intervals(&self.start_ns, now_ns, sessions::INTERVAL_NS));
                         self.begun(id, Arc::new(end), true);
                     }
                     Err(reason) => self.failed(id, reason),

@@ -12,8 +12,8 @@ use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
 use super::codec::{self, Message, Reply};
 use super::control::{Control, ControlError};
-use super::ports::Ports;
 use super::served::Session;
+use crate::ports::Ports;
 use crate::{ServeConfig, Server, serving};
 
 /// State shared by the sessions.

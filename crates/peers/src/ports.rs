@@ -19,11 +19,9 @@ use weir_net::tcp::TcpStream;
 use weir_net::thread::lock;
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
 use weir_traffic::TrafficError;
-use weir_traffic::session::{self, Arrival, End, Load, Share, Workers};
-use weir_wire::header::ditg;
+use weir_traffic::session::{self, Arrival, End, Load, Share, Signals, Workers};
 
-use super::codec::{IDENTITY_BYTES, Metadata};
-use crate::sessions;
+use crate::{serving, sessions};
 
 /// How often the thread checks whether it must stop.
 const LOOK_NS: u64 = 100_000_000;
@@ -36,26 +34,49 @@ const DRAINS: usize = 64;
 /// Maximum number of datagrams that these calls store.
 const MAX_WAITING: usize = 1024;
 /// The flow of a session whose end reports this host.
-pub(super) const FIRST: u32 = 1;
+pub(crate) const FIRST: u32 = 1;
 /// Pause between two looks for what the system does not announce.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Most bytes at the beginning of a stream by which its flow is found.
+const MAX_IDENTITY: usize = 32;
+
+/// How a protocol's data begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules {
+    /// Bytes at the beginning of a stream that must have arrived, and how many more its session wants if they have; 0: data of
+    /// the host is the flow's that waits longest.
+    pub(crate) identity_bytes: [usize; 2],
+    /// The number of the flow in its data.
+    pub(crate) number: fn(&[u8]) -> Option<u32>,
+    /// Whether a datagram may be the first of a flow.
+    pub(crate) begins: fn(&[u8]) -> bool,
+    /// When the data of a flow with this first datagram begins, ns.
+    pub(crate) start_ns: fn(&Read) -> u64,
+    /// Gives a datagram, which arrived on another socket than its flow's, to the flow. The flag: the flow is an echo.
+    pub(crate) deliver: fn(&End, u32, bool, &Read),
+}
+
 /// A flow whose data has not arrived.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     /// The host that announced it.
-    pub(super) client: IpAddr,
-    /// Its number, as the client has chosen it.
-    pub(super) number: u32,
-    pub(super) metadata: Metadata,
-    pub(super) plan: Plan,
-    pub(super) spec: FlowSpec,
+    pub(crate) client: IpAddr,
+    /// Its number, as the client has chosen it; absent: its data carries none.
+    pub(crate) number: Option<u32>,
+    pub(crate) rules: Rules,
+    /// The protocol's messages among its datagrams.
+    pub(crate) signals: Option<Box<dyn Signals>>,
+    /// Duration of its intervals, ns.
+    pub(crate) interval_ns: u64,
+    pub(crate) plan: Plan,
+    pub(crate) spec: FlowSpec,
     /// When the first data of its session arrived, by the workers' clock, ns; 0 before.
-    pub(super) start_ns: Arc<AtomicU64>,
-    pub(super) arrived: UnboundedSender<Arrived>,
+    pub(crate) start_ns: Arc<AtomicU64>,
+    pub(crate) arrived: UnboundedSender<Arrived>,
 }
 
 /// The first data of a flow.
-pub(super) enum Arrived {
+pub(crate) enum Arrived {
     Datagrams(u32, Arc<End>),
     /// The connection of a stream, and the beginning of its data, which is still to be read.
     Stream(u32, TcpStream, Vec<u8>),
@@ -63,15 +84,14 @@ pub(super) enum Arrived {
 }
 
 /// A read datagram, and when it arrived.
-type Read = (Vec<u8>, Arrival);
+pub(crate) type Read = (Vec<u8>, Arrival);
 
 impl Waiting {
     /// Whether data that begins with these bytes is this flow's. `is_exact`: it says so itself.
     fn is(&self, client: IpAddr, data: &[u8], is_exact: bool) -> bool {
-        let is_named = self.metadata != Metadata::Nothing;
         self.client == client
-            && is_named == is_exact
-            && (!is_named || ditg::flow(data) == Some(self.number))
+            && self.number.is_some() == is_exact
+            && (!is_exact || (self.rules.number)(data) == self.number)
     }
 }
 
@@ -83,19 +103,30 @@ fn take(waiting: &mut Vec<(u64, Waiting)>, client: IpAddr, data: &[u8]) -> Optio
 }
 
 /// The intervals of a session whose first data arrived at `at_ns`, or before.
-pub(super) fn intervals(start_ns: &AtomicU64, at_ns: u64) -> IntervalClock {
+pub(crate) fn intervals(start_ns: &AtomicU64, at_ns: u64, interval_ns: u64) -> IntervalClock {
     let first = start_ns.compare_exchange(0, at_ns, Ordering::AcqRel, Ordering::Acquire);
-    sessions::intervals(first.err().unwrap_or(at_ns), 0)
+    IntervalClock { start_ns: first.err().unwrap_or(at_ns), interval_ns, omit_ns: 0 }
 }
+
+/// A source of datagrams whose flow has begun: its number, whether it is an echo, how it takes datagrams, and its end; a
+/// finished one no longer upgrades.
+type Known = (u32, bool, fn(&End, u32, bool, &Read), Weak<End>);
 
 /// The flows of a port.
 #[derive(Default)]
 struct Flows {
     waiting: Vec<(u64, Waiting)>,
-    /// Sources of datagrams whose flow has begun; a finished one no longer upgrades.
-    known: HashMap<SocketAddr, (u32, bool, Weak<End>)>,
+    known: HashMap<SocketAddr, Known>,
     /// How many need the port.
     users: usize,
+}
+
+impl Flows {
+    /// What identifies the streams of the flows that a host has announced; `None`: it has announced none.
+    fn identity_bytes(&self, client: IpAddr) -> Option<[usize; 2]> {
+        let own = self.waiting.iter().filter(|(_, waiting)| waiting.client == client);
+        own.map(|(_, waiting)| waiting.rules.identity_bytes).max()
+    }
 }
 
 enum Socket {
@@ -121,7 +152,7 @@ impl Drop for Port {
 }
 
 /// The open ports of a server.
-pub(super) struct Ports {
+pub(crate) struct Ports {
     poller: Poller,
     open: Mutex<HashMap<(SocketAddr, bool), Arc<Port>>>,
     next: AtomicU64,
@@ -133,7 +164,7 @@ pub(super) struct Ports {
 }
 
 /// A flow's part in a port, which is given back when it is dropped.
-pub(super) struct Lease {
+pub(crate) struct Lease {
     ports: Arc<Ports>,
     port: Arc<Port>,
     client: IpAddr,
@@ -141,12 +172,12 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port.at.port()
     }
 
     /// The host that announced the flow.
-    pub(super) fn client(&self) -> IpAddr {
+    pub(crate) fn client(&self) -> IpAddr {
         self.client
     }
 }
@@ -169,7 +200,7 @@ impl Drop for Lease {
 }
 
 /// The thread that receives the first datagrams of flows; it ends when this is dropped.
-pub(super) struct Front {
+pub(crate) struct Front {
     ports: Arc<Ports>,
     thread: Option<JoinHandle<()>>,
 }
@@ -189,7 +220,7 @@ impl Ports {
     ///
     /// # Errors
     /// [`TrafficError::System`].
-    pub(super) fn start(
+    pub(crate) fn start(
         workers: Workers,
         load: Arc<Load>,
         half_open: u64,
@@ -217,7 +248,7 @@ impl Ports {
     ///
     /// # Errors
     /// Those of the system: the port is in use, or no address of this host.
-    pub(super) fn open(
+    pub(crate) fn open(
         self: &Arc<Self>,
         at: SocketAddr,
         waiting: Waiting,
@@ -265,7 +296,7 @@ impl Ports {
             self.poller.add(&socket, token, Interest::READ).map_err(listening)?;
             return Ok(Arc::new(Port { at, token, socket: Socket::Datagrams(socket), flows }));
         }
-        let listener = session::listen_flow(&waiting.spec, false, at)?;
+        let listener = session::listen_flow(&waiting.spec, serving::sends(&waiting.spec), at)?;
         let at = listener.local_addr().map_err(listening)?;
         let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(listening)?;
         Ok(Arc::new_cyclic(|port| {
@@ -282,10 +313,14 @@ impl Ports {
                 Ok((stream, from)) => {
                     let Some(port) = port.upgrade() else { return };
                     let client = from.ip().to_canonical();
-                    let is_known =
-                        |flows: &Flows| flows.waiting.iter().any(|(_, w)| w.client == client);
-                    if is_known(&lock(&port.flows)) {
-                        tokio::spawn(self.clone().identify(stream, client, Arc::downgrade(&port)));
+                    let known = lock(&port.flows).identity_bytes(client);
+                    match known {
+                        None => {}
+                        Some([0, _]) => self.assign(stream, client, &port, &[]),
+                        Some(wanted) => {
+                            let port = Arc::downgrade(&port);
+                            tokio::spawn(self.clone().identify(stream, client, port, wanted));
+                        }
                     }
                 }
                 // Out of descriptors, or a connection that is gone already.
@@ -300,16 +335,18 @@ impl Ports {
         stream: tokio::net::TcpStream,
         client: IpAddr,
         port: Weak<Port>,
+        [least, more]: [usize; 2],
     ) {
         let Some(_share) = Share::take(&self.load, |l| &l.half_open, 1, self.half_open) else {
             return;
         };
-        let mut begun = [0; IDENTITY_BYTES + 12];
+        let mut begun = [0; MAX_IDENTITY];
+        let begun = &mut begun[..(least + more).min(MAX_IDENTITY)];
         let reading = async {
             loop {
-                match stream.peek(&mut begun).await {
+                match stream.peek(begun).await {
                     Ok(0) | Err(_) => return 0,
-                    Ok(read) if read >= IDENTITY_BYTES => return read,
+                    Ok(read) if read >= least => return read,
                     Ok(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
@@ -317,14 +354,16 @@ impl Ports {
         // A stream without data is one of no bytes.
         let read = tokio::time::timeout(self.patience, reading).await.unwrap_or(0);
         let Some(port) = port.upgrade() else { return };
-        let waiting = {
-            let mut flows = lock(&port.flows);
-            take(&mut flows.waiting, client, &begun[..read])
-        };
+        self.assign(stream, client, &port, &begun[..read]);
+    }
+
+    /// Gives a connection to its flow; without one it is closed.
+    fn assign(&self, stream: tokio::net::TcpStream, client: IpAddr, port: &Port, begun: &[u8]) {
+        let waiting = take(&mut lock(&port.flows).waiting, client, begun);
         if let Some(waiting) = waiting
             && let Ok(stream) = stream.into_std()
         {
-            let stream = Arrived::Stream(waiting.spec.id, stream.into(), begun[..read].to_vec());
+            let stream = Arrived::Stream(waiting.spec.id, stream.into(), begun.to_vec());
             let _ = waiting.arrived.send(stream);
         }
     }
@@ -353,8 +392,11 @@ impl Ports {
             let is_empty = self.read(socket, batch, &mut queue);
             while let Some((from, read)) = queue.pop_front() {
                 let known = lock(&port.flows).known.get(&from).cloned();
-                match known.and_then(|(id, echoes, end)| Some((id, echoes, end.upgrade()?))) {
-                    Some((id, echoes, end)) => deliver(&end, id, echoes, &read),
+                let upgraded = known.and_then(|(id, echoes, deliver, end)| {
+                    Some((id, echoes, deliver, end.upgrade()?))
+                });
+                match upgraded {
+                    Some((id, echoes, deliver, end)) => deliver(&end, id, echoes, &read),
                     None => self.begin(port, socket, from, read, batch, &mut queue),
                 }
             }
@@ -400,10 +442,12 @@ impl Ports {
         let client = from.ip().to_canonical();
         let waiting = {
             let mut flows = lock(&port.flows);
-            take(&mut flows.waiting, client, &first.0)
+            let begins = |waiting: &Waiting| (waiting.rules.begins)(&first.0);
+            let waits = flows.waiting.iter().any(|(_, w)| w.client == client && begins(w));
+            waits.then(|| take(&mut flows.waiting, client, &first.0)).flatten()
         };
         let Some(waiting) = waiting else { return };
-        let Waiting { plan, spec, start_ns, arrived, .. } = waiting;
+        let Waiting { plan, spec, start_ns, arrived, rules, signals, interval_ns, .. } = waiting;
         let own = match session::open_datagrams(&plan, &spec, false, Some(port.at), Some(from)) {
             Ok(own) => own,
             Err(error) => {
@@ -432,54 +476,55 @@ impl Ports {
         if spec.id == FIRST {
             end = end.with_host(client, None);
         }
-        end.datagrams(&spec, false, own, None);
-        end.start(intervals(&start_ns, early[0].1.at_ns));
+        end.datagrams(&spec, false, own, signals);
+        end.start(intervals(&start_ns, (rules.start_ns)(&early[0]), interval_ns));
         for read in &early {
-            deliver(&end, spec.id, echoes, read);
+            (rules.deliver)(&end, spec.id, echoes, read);
         }
         let end = Arc::new(end);
-        lock(&port.flows).known.insert(from, (spec.id, echoes, Arc::downgrade(&end)));
+        let known = (spec.id, echoes, rules.deliver, Arc::downgrade(&end));
+        lock(&port.flows).known.insert(from, known);
         let _ = arrived.send(Arrived::Datagrams(spec.id, end));
-    }
-}
-
-/// Delivers a datagram that arrived on another socket than that of its flow, and sends it back if the flow is an echo.
-fn deliver(end: &End, id: u32, echoes: bool, (datagram, arrival): &Read) {
-    end.deliver(id, datagram, *arrival);
-    if echoes {
-        let _ = end.send_message(id, datagram);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ditg::codec::{FlowRequest, Layer4};
 
-    fn waiting(client: &str, number: u32, metadata: Metadata) -> Waiting {
-        let address = "127.0.0.1".parse().unwrap();
-        let request = FlowRequest {
-            flow: number,
-            layer4: Layer4::Udp,
-            echoes: false,
-            tos: 0,
-            metadata,
-            port: 0,
-            address,
-        };
-        let plan = crate::ditg::settings::plan(&request).unwrap();
+    const RULES: Rules = Rules {
+        identity_bytes: [4, 0],
+        number: |data| data.first_chunk().map(|number| u32::from_be_bytes(*number)),
+        begins: |_| true,
+        start_ns: |(_, arrival)| arrival.at_ns,
+        deliver: |_, _, _, _| {},
+    };
+
+    fn waiting(client: &str, number: Option<u32>) -> Waiting {
+        let text = "schema = \"weir.plan/1\"\n[[connection]]\ntransport = \"udp\"";
+        let plan = Plan::parse(text).unwrap();
         let spec = plan.flows(weir_model::plan::Family::Ipv4, 1500).swap_remove(0);
         let (arrived, _) = tokio::sync::mpsc::unbounded_channel();
         let client = client.parse().unwrap();
-        Waiting { client, number, metadata, plan, spec, start_ns: Arc::default(), arrived }
+        Waiting {
+            client,
+            number,
+            rules: RULES,
+            signals: None,
+            interval_ns: 1,
+            plan,
+            spec,
+            start_ns: Arc::default(),
+            arrived,
+        }
     }
 
     #[test]
     fn data_is_of_the_flow_that_its_host_announced_with_its_number() {
         let mut all: Vec<(u64, Waiting)> = [
-            waiting("192.0.2.1", 1, Metadata::Nothing),
-            waiting("192.0.2.2", 2, Metadata::Whole),
-            waiting("192.0.2.1", 2, Metadata::Short),
+            waiting("192.0.2.1", None),
+            waiting("192.0.2.2", Some(2)),
+            waiting("192.0.2.1", Some(2)),
         ]
         .into_iter()
         .map(|waiting| (0, waiting))
@@ -491,17 +536,17 @@ mod tests {
         };
         assert_eq!(took("192.0.2.3", &of(1)), None);
         assert_eq!(took("192.0.2.2", &of(1)), None);
-        assert_eq!(took("192.0.2.1", &of(2)), Some(("192.0.2.1".into(), 2)));
+        assert_eq!(took("192.0.2.1", &of(2)), Some(("192.0.2.1".into(), Some(2))));
         // What carries no number may be any data.
-        assert_eq!(took("192.0.2.1", &of(2)), Some(("192.0.2.1".into(), 1)));
+        assert_eq!(took("192.0.2.1", &of(2)), Some(("192.0.2.1".into(), None)));
         assert_eq!(took("192.0.2.1", &of(2)), None);
-        assert_eq!(took("192.0.2.2", &of(2)), Some(("192.0.2.2".into(), 2)));
+        assert_eq!(took("192.0.2.2", &of(2)), Some(("192.0.2.2".into(), Some(2))));
     }
 
     #[test]
     fn the_intervals_of_a_session_begin_with_its_first_data() {
         let start = AtomicU64::new(0);
-        assert_eq!(intervals(&start, 70).start_ns, 70);
-        assert_eq!(intervals(&start, 90).start_ns, 70);
+        assert_eq!(intervals(&start, 70, 1).start_ns, 70);
+        assert_eq!(intervals(&start, 90, 1).start_ns, 70);
     }
 }
