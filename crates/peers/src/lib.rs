@@ -16,6 +16,7 @@ mod iperf3;
 mod limit;
 mod mgen;
 mod netperf;
+mod nuttcp;
 mod one_sided;
 mod options;
 mod ports;
@@ -53,6 +54,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     iperf2::PROTOCOL,
     iperf3::PROTOCOL,
     netperf::PROTOCOL,
+    nuttcp::PROTOCOL,
     mgen::PROTOCOL,
     ditg::PROTOCOL,
     ditg::LOG_SERVER,

@@ -221,7 +221,7 @@ pub const TOOLS: &[Tool] = &[
             Ok(out)
         },
         decode: None,
-        peer: None,
+        peer: Some(PeerName::Nuttcp),
         parse: nuttcp,
     },
     Tool {

@@ -58,6 +58,8 @@ peers! {
     Iperf2: "iperf2", 5001, [Tcp, Udp];
     /// That of netperf.
     Netperf: "netperf", 12_865, [Tcp, Udp];
+    /// That of nuttcp.
+    Nuttcp: "nuttcp", 5000, [Tcp, Udp];
     /// MGEN's messages, without a control connection.
     Mgen: "mgen", 5000, [Tcp, Udp];
     /// That of D-ITG.
@@ -80,7 +82,7 @@ impl PeerName {
     /// Whether a connection's port is that of its data, beside the server's own.
     #[must_use]
     pub(super) fn has_data_ports(self) -> bool {
-        self == PeerName::Ditg
+        matches!(self, PeerName::Ditg | PeerName::Nuttcp)
     }
 }
 

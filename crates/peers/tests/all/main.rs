@@ -11,6 +11,7 @@ mod iperf2;
 mod iperf3;
 mod mgen;
 mod netperf;
+mod nuttcp;
 mod reflected;
 mod scripts;
 mod stamp;

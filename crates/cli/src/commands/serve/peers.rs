@@ -31,7 +31,7 @@ use crate::user_data;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Other tools")]
 pub(crate) struct PeersArgs {
-    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, iperf2, mgen, ditg-log and ditg-manager), or names (docs/peers.md) such as iperf3,ttcp
+    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, iperf2, nuttcp, mgen, ditg-log and ditg-manager), or names (docs/peers.md) such as iperf3,ttcp
     #[arg(long, value_name = "all|LIST", value_parser = usual, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
     peers: Option<Peers>,
     /// Also serve the clients of this tool, on this port; may be repeated

@@ -1,0 +1,124 @@
+//! The control connection: lines of text.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weir_net::tcp::TcpOptions;
+use weir_traffic::TrafficError;
+
+use super::codec::MAX_LINE;
+
+/// How long the peer may take to read a message.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a line did not arrive, or was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    #[error("the connection was closed")]
+    Closed,
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("nothing arrived for {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("a line that is not text, or longer than {MAX_LINE} bytes")]
+    Line,
+}
+
+impl From<io::Error> for ControlError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        match error.kind() {
+            UnexpectedEof | ConnectionReset | BrokenPipe => ControlError::Closed,
+            _ => ControlError::Io(error),
+        }
+    }
+}
+
+impl ControlError {
+    /// The error of a test with `peer`, in a phase of it.
+    pub(super) fn during(self, peer: SocketAddr, during: &'static str) -> TrafficError {
+        let address = peer.into();
+        match self {
+            ControlError::Line => TrafficError::Protocol { address, reason: self.to_string() },
+            _ => TrafficError::Lost { address, during, reason: self.to_string() },
+        }
+    }
+}
+
+/// A control connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    stream: TcpStream,
+    /// What has arrived and was not taken.
+    buffer: Vec<u8>,
+    /// Bytes of both directions.
+    pub(super) bytes: u64,
+}
+
+impl Control {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        let _ = stream.set_nodelay(true);
+        Control { stream, buffer: Vec::with_capacity(MAX_LINE), bytes: 0 }
+    }
+
+    /// The same with options of the socket, as far as the system has them.
+    pub(super) fn with_options(self, options: &TcpOptions) -> io::Result<Self> {
+        let stream: weir_net::tcp::TcpStream = self.stream.into_std()?.into();
+        let _ = stream.set_options(options);
+        Ok(Control { stream: TcpStream::from_std(stream.into())?, ..self })
+    }
+
+    /// The next line without its end, however long it takes. Nothing is lost if it is dropped.
+    pub(super) async fn line(&mut self) -> Result<String, ControlError> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                let line = String::from_utf8(line).map_err(|_| ControlError::Line)?;
+                return Ok(line.trim_end().to_owned());
+            }
+            if self.buffer.len() >= MAX_LINE {
+                return Err(ControlError::Line);
+            }
+            let mut bytes = [0; MAX_LINE];
+            match self.stream.read(&mut bytes).await? {
+                0 => return Err(ControlError::Closed),
+                read => {
+                    self.buffer.extend_from_slice(&bytes[..read]);
+                    self.bytes += read as u64;
+                }
+            }
+        }
+    }
+
+    /// The next line, which the peer owes within `patience`.
+    pub(super) async fn owed(&mut self, patience: Duration) -> Result<String, ControlError> {
+        let line = tokio::time::timeout(patience, self.line());
+        line.await.map_err(|_| ControlError::Silent(patience))?
+    }
+
+    pub(super) async fn send(&mut self, text: &str) -> Result<(), ControlError> {
+        let write = self.stream.write_all(text.as_bytes());
+        tokio::time::timeout(PATIENCE, write)
+            .await
+            .map_err(|_| ControlError::Silent(PATIENCE))??;
+        self.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    /// Closes this end's direction, and waits for the peer to close its own.
+    pub(super) async fn close(mut self, patience: Duration) {
+        let closing = async {
+            let _ = self.stream.shutdown().await;
+            let mut bytes = [0; 64];
+            while self.stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+        };
+        let _ = tokio::time::timeout(patience, closing).await;
+    }
+
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        self.stream.local_addr().ok()
+    }
+}

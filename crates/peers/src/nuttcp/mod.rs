@@ -1,0 +1,37 @@
+//! nuttcp: a control connection, on which the client states the parameters of a test and the server its figures as text. Data
+//! has connections of its own, from the sender to the receiver unless it is flipped.
+
+mod client;
+mod codec;
+mod control;
+mod datagrams;
+mod ends;
+mod far;
+mod figures;
+mod level;
+mod served;
+mod server;
+mod settings;
+
+pub use codec::fuzz_nuttcp;
+
+use weir_model::plan::PeerName;
+
+use crate::{Client, Protocol};
+
+/// Declaration of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: PeerName::Nuttcp.label(),
+    port: PeerName::Nuttcp.default_port(),
+    transports: &["tcp", "udp"],
+    command: None,
+    client: Some(Client {
+        check: |config| settings::prepared(config).map(drop),
+        run: client::run,
+        probe: Some(client::probe),
+    }),
+    serve: Some(server::open),
+    guests: None,
+    // The usual port of its data is ttcp's.
+    is_served_by_name_only: true,
+};
