@@ -193,6 +193,13 @@ impl Transacting {
         self
     }
 
+    /// The same with one request in flight, also at a rate: a request that is due waits for the response to the one before.
+    #[must_use]
+    pub fn one_at_a_time(mut self) -> Self {
+        self.outstanding = Some(1);
+        self
+    }
+
     /// The same where transfers are sent as datagrams: with the key of their tags.
     #[must_use]
     pub fn with_key(mut self, spec: &FlowSpec, key: TagKey) -> Self {

@@ -19,9 +19,9 @@ use weir_wire::header::{Epoch, TagKey};
 use weir_wire::hmac::HmacKey;
 
 use crate::engine::{
-    self, Accepted, AwaitedEcho, Dialling, EchoBack, EchoRole, Engine, Events, Link, Proof,
-    ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow, TransferCounts,
-    TransferRole, WorkerSlot, lock,
+    self, Accepted, AwaitedEcho, Dialling, EchoBack, EchoRole, Engine, Events, Link, Messages,
+    Proof, ReceiveFlow, SendFlow, Side, StreamFlow, StreamRole, TcpSamples, TransactFlow,
+    TransferCounts, TransferRole, WorkerSlot, lock,
 };
 use crate::expected::Expected;
 use crate::framing::{Framer, Framing};
@@ -510,15 +510,17 @@ impl Flow {
         facts: &SessionFacts,
         spec: FlowSpec,
         is_client: bool,
-        link: Link,
+        messages: impl Into<Messages>,
         dial: Option<Dialling>,
         events: Events,
     ) -> Flow {
+        let Messages { link, framed } = messages.into();
         let (side, part) = if is_client {
             let key = facts.tag_key(spec.id);
             let state = Transacting::new(&spec, facts.omit_ns, facts.loss_threshold_ns);
             let state = state.with_key(&spec, key);
             let state = if facts.is_unnumbered { state.without_numbers() } else { state };
+            let state = if framed.is_some() { state.one_at_a_time() } else { state };
             let state = Arc::new(Mutex::new(state));
             (Side::Client { state: state.clone(), dial }, Part::Client { state })
         } else {
@@ -543,6 +545,7 @@ impl Flow {
             response: connection.response_bytes() as usize,
             number: if facts.is_unnumbered { 0 } else { connection.number_bytes() },
             transfers: TransferRole::of(connection),
+            framed,
             events,
         });
         Flow {

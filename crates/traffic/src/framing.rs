@@ -11,6 +11,9 @@ pub trait Framing: Send {
     /// Fills in the header of write `number`, from 0, of `length` bytes including the header. Its sending begins at
     /// `realtime_ns` since the Unix epoch.
     fn write(&mut self, number: u64, length: usize, realtime_ns: u64, header: &mut [u8]);
+
+    /// The request that the next header answers has arrived at `realtime_ns` since the Unix epoch.
+    fn arrived(&mut self, _realtime_ns: u64) {}
 }
 
 /// Makes the writes of a framed stream. A write that was begun is sent to its end, also after the end of the test.

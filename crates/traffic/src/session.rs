@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weir_flow::{Drain, IntervalClock, Scheduling};
+use weir_flow::{Drain, IntervalClock, Scheduling, Supply};
 use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Interval, Tcp};
 use weir_model::report::EndReport;
@@ -35,7 +35,7 @@ pub use crate::key::random;
 pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
-pub use exchange::Exchange;
+pub use exchange::{Exchange, FramedStream};
 pub use weir_flow::Numbering;
 pub use weir_wire::control::SenderTotal;
 
@@ -269,6 +269,8 @@ pub struct End {
     is_draining: AtomicBool,
     notes_before: usize,
     warnings: Mutex<Vec<Warning>>,
+    /// The data of flows with the content of a file.
+    supply: Option<Arc<Supply>>,
 }
 
 impl End {
@@ -302,6 +304,7 @@ impl End {
             is_draining: AtomicBool::new(false),
             notes_before: engine.notes().len(),
             warnings: Mutex::default(),
+            supply: None,
             engine,
         }
     }
@@ -332,6 +335,13 @@ impl End {
     #[must_use]
     pub fn with_numbering(mut self, numbering: Numbering) -> End {
         self.facts.numbering = numbering;
+        self
+    }
+
+    /// Sets the data of datagrams that are added from now on, where their content is that of a file.
+    #[must_use]
+    pub fn with_supply(mut self, supply: Option<Arc<Supply>>) -> End {
+        self.supply = supply;
         self
     }
 
@@ -414,7 +424,7 @@ impl End {
             None,
             self.events.clone(),
             None,
-            None,
+            self.supply.clone(),
         ));
     }
 

@@ -32,7 +32,7 @@ pub(crate) use receive::{ReceiveFlow, count};
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 pub(crate) use transact::{
-    Accepted, Dial, Dialling, Link, Ports, Side, TransactFlow, TransferRole,
+    Accepted, Dial, Dialling, Framed, Link, Messages, Ports, Side, TransactFlow, TransferRole,
 };
 pub(crate) use transfers::TransferCounts;
 use worker::Worker;

@@ -291,6 +291,7 @@ fn server(
         response,
         number: request.min(response).min(8),
         transfers: None,
+        framed: None,
         events: bench.events.clone(),
     });
     (state, near)
@@ -353,6 +354,7 @@ fn a_client_whose_server_stops_reading_ends_all_the_same() {
         response: 1,
         number: 0,
         transfers: None,
+        framed: None,
         events: bench.events.clone(),
     });
     wait_for("a request is being sent", || lock(&state).in_flight() == 1);

@@ -9,15 +9,22 @@ use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_net::udp::UdpSocket;
 
 use super::{End, Share, not_a, planned_bind};
-use crate::engine::{Accepted, Dial, Dialling, Link};
+use crate::engine::{Accepted, Dial, Dialling, Framed, Link, Messages};
 use crate::flows::Flow;
+use crate::framing::Framing;
 use crate::signals::Signals;
 use crate::{TrafficError, transport};
+
+/// Maximum length of a message with a header, bytes.
+const MAX_FRAMED: u64 = 64 << 10;
 
 /// What the messages of a flow are exchanged on.
 pub enum Exchange<'a> {
     /// One connection.
     Stream(TcpStream),
+    /// One connection, whose messages begin with a header of the protocol, one request in flight at a time. A server sends back
+    /// each request, with its header changed.
+    Framed(FramedStream),
     /// A connected socket of datagrams, and the protocol's messages among them. Datagrams have no numbers: a response
     /// answers the latest request, so that the client has one in flight.
     Datagrams(UdpSocket, Box<dyn Signals>),
@@ -25,6 +32,18 @@ pub enum Exchange<'a> {
     Connect(&'a Plan, SocketAddr),
     /// A connection for each, accepted by this end ([`End::accept`]): its address, and the peer's.
     Accept(SocketAddr, SocketAddr),
+}
+
+/// A connection whose messages have headers.
+pub struct FramedStream {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Its headers: those of a client's requests, or of a server's responses.
+    pub framing: Box<dyn Framing>,
+    /// Time from a request's arrival to its response, ns.
+    pub hold_ns: u64,
+    /// What a server has read of the first request.
+    pub begun: Vec<u8>,
 }
 
 impl End {
@@ -44,13 +63,26 @@ impl End {
             return Err(not_a(spec, "flow of transactions"));
         }
         let stream = || transport::stream(spec).ok_or_else(|| not_a(spec, "stream"));
+        let mut framed = None;
+        let connected = |connected: TcpStream| {
+            let transport = stream()?;
+            connected
+                .set_nonblocking(true)
+                .map_err(|e| TrafficError::system("using a connection", e))?;
+            Ok::<_, TrafficError>((Link::Stream(transport.socket(spec, connected)), None))
+        };
         let (link, dial) = match on {
-            Exchange::Stream(connected) => {
-                let transport = stream()?;
-                connected
-                    .set_nonblocking(true)
-                    .map_err(|e| TrafficError::system("using a connection", e))?;
-                (Link::Stream(transport.socket(spec, connected)), None)
+            Exchange::Stream(stream) => connected(stream)?,
+            Exchange::Framed(FramedStream { stream, framing, hold_ns, begun }) => {
+                let bytes = spec.connection.request_bytes();
+                if bytes != spec.connection.response_bytes()
+                    || bytes > MAX_FRAMED
+                    || begun.len() as u64 > bytes
+                {
+                    return Err(not_a(spec, "flow of framed transactions"));
+                }
+                framed = Some(Framed::new(framing, hold_ns, begun));
+                connected(stream)?
             }
             Exchange::Datagrams(socket, signals) => {
                 (Link::Datagrams { socket: Arc::new(socket), signals, proof: None }, None)
@@ -82,8 +114,8 @@ impl End {
             }
         };
         let (engine, events) = (&self.engine, self.events.clone());
-        let flow =
-            Flow::transactions(engine, &self.facts, spec.clone(), is_client, link, dial, events);
+        let (spec, messages) = (spec.clone(), Messages { link, framed });
+        let flow = Flow::transactions(engine, &self.facts, spec, is_client, messages, dial, events);
         self.flows.push(flow);
         Ok(())
     }

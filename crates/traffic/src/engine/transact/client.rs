@@ -69,12 +69,19 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
                 NextSend::Now(_) => {
                     state.sent(now);
                     slot.left = slot.flow.request as u64;
+                    if let Some(framed) = &mut slot.flow.framed {
+                        framed.begin(pool.at(0, slot.flow.request), context.clock);
+                    }
                 }
                 NextSend::Done => return end(slot, &mut state, now),
             }
         }
         state.sending.called(1);
-        match socket.send(pool.at(0, slot.left.min(WRITE_BYTES as u64) as usize)) {
+        let bytes = match &slot.flow.framed {
+            Some(framed) => framed.rest(slot.left as usize),
+            None => pool.at(0, slot.left.min(WRITE_BYTES as u64) as usize),
+        };
+        match socket.send(bytes) {
             Ok(sent) => slot.left -= sent as u64,
             // A server that stops reading delays neither the end nor the limit of the wait after it.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -5,6 +5,7 @@ mod client;
 mod connect;
 mod datagrams;
 mod echo;
+mod framed;
 mod lone;
 mod server;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use weir_net::waiting::{SPIN_NS, spin_until};
 
 pub(crate) use connect::Dial;
 pub(crate) use datagrams::Ports;
+pub(crate) use framed::Framed;
 use lone::Lone;
 pub(crate) use server::Accepted;
 pub(crate) use transfer::TransferRole;
@@ -66,6 +68,18 @@ pub(crate) enum Link {
     },
     /// None: each transaction has a connection, and the flow none of its own. The addresses of this end and of the peer.
     Absent([String; 2]),
+}
+
+/// What a flow's messages are exchanged on, and their headers where a session protocol has them.
+pub(crate) struct Messages {
+    pub(crate) link: Link,
+    pub(crate) framed: Option<Box<Framed>>,
+}
+
+impl From<Link> for Messages {
+    fn from(link: Link) -> Self {
+        Messages { link, framed: None }
+    }
 }
 
 impl Link {
@@ -117,6 +131,8 @@ pub(crate) struct TransactFlow {
     pub(crate) number: usize,
     /// Where each connection carries a volume.
     pub(crate) transfers: Option<TransferRole>,
+    /// The headers of messages on a stream, where a session protocol has them.
+    pub(crate) framed: Option<Box<Framed>>,
     pub(crate) events: Events,
 }
 
@@ -159,6 +175,8 @@ enum Outcome {
         reads: bool,
         at: u64,
     },
+    /// Neither reads nor sends until this time.
+    Paused(u64),
     /// The other sockets are served first.
     TurnOver,
     /// There is nothing more to do.
@@ -177,6 +195,8 @@ struct Slot {
     alone: Option<RecvMode>,
     /// Something was read since this was reset.
     has_read: bool,
+    /// The poller reports only errors and the end.
+    is_paused: bool,
     /// Bytes of a started request, or of responses, that are still to be written.
     left: u64,
     /// Bytes of an incomplete incoming message.
@@ -426,6 +446,7 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         }
         _ => vec![],
     };
+    let begun = flow.framed.as_ref().map_or(0, |framed| framed.length());
     let slot = Slot {
         opening,
         flow,
@@ -434,8 +455,9 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         done: false,
         alone: None,
         has_read: false,
+        is_paused: false,
         left: 0,
-        have: 0,
+        have: begun as u64,
         unanswered: VecDeque::new(),
         unreachable_ns: None,
         connections: HashMap::new(),
@@ -482,13 +504,21 @@ fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) 
         (Side::Client { .. }, Link::Datagrams { .. }) => {
             client::datagrams(slot, is_readable, context)
         }
+        (Side::Server(_), Link::Stream(_)) if slot.flow.framed.is_some() => {
+            framed::serve(slot, is_readable, context)
+        }
         (Side::Server(_), Link::Stream(_)) => server::stream(slot, is_readable, context),
         (Side::Server(_), Link::Datagrams { .. }) => server::datagrams(slot, is_readable, context),
         // Its connections are served by themselves.
         (_, Link::Absent(_)) => Outcome::Later(u64::MAX),
     };
+    slot.is_paused = matches!(outcome, Outcome::Paused(_));
     match outcome {
         Outcome::Nothing => {}
+        Outcome::Paused(at) => {
+            wake_at(at, token, slot, context);
+            set_interest(slot, token, context, Interest::default());
+        }
         Outcome::Later(at) => {
             wake_at(at, token, slot, context);
             set_interest(slot, token, context, Interest::READ);

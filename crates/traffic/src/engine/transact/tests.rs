@@ -34,6 +34,7 @@ fn add_server(
         response,
         number: 0,
         transfers: None,
+        framed: None,
         events: tokio::sync::mpsc::unbounded_channel().0,
     };
     add(token, Box::new(flow), flows, context);
