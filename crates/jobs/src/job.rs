@@ -150,6 +150,9 @@ pub struct ServeJob {
     /// Protocols of other tools that are served as well, with their ports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, u16>,
+    /// The server of iperf2 connects back to its clients over TCP, where they ask for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub iperf2_call_back: bool,
     /// A file with the key of STAMP's authenticated mode; absent: its open mode is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hmac_key_file: Option<PathBuf>,
@@ -215,6 +218,7 @@ impl Default for ServeJob {
             peers: BTreeMap::new(),
             hmac_key_file: None,
             ditg_managers: None,
+            iperf2_call_back: false,
         }
     }
 }

@@ -40,6 +40,10 @@ use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop, Stranger, T
 use weir_wire::hmac::HmacKey;
 
 pub use ditg::{Managers, ScriptError, ditg_script};
+pub use iperf2::{
+    CallBack as Iperf2CallBack, Extras as Iperf2Extras, Isochronous as Iperf2Isochronous,
+    run_with as run_iperf2,
+};
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
 pub use netperf::{
     Accepted as NetperfAccepted, Counted as NetperfCounted, Cpu as NetperfCpu,
@@ -255,6 +259,18 @@ pub trait Test: Send {
     ) -> Result<Record, Failure>;
 }
 
+/// Which tests a server of iperf2 serves by connecting back to the client (`-d`, `-r`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallBacks {
+    /// None.
+    #[default]
+    Never,
+    /// Those over TCP, whose client has proved its address.
+    Streams,
+    /// Also those over UDP, where a forged source address makes the server send to a third party.
+    All,
+}
+
 /// Configuration of a protocol's server.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
@@ -276,6 +292,8 @@ pub struct ServeConfig {
     pub managers: Option<Managers>,
     /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.
     pub describe: Option<Describe>,
+    /// Tests in which iperf2's server connects back.
+    pub call_backs: CallBacks,
 }
 
 /// A listening server.

@@ -46,7 +46,9 @@ pub mod plot;
 
 pub use csv::{CsvWriter, csv_columns};
 pub use experiment::{experiment_csv, experiments_csv};
-pub use iperf2::{Iperf2Options, Iperf2Text, Iperf2Unit, NoIperf2Form, iperf2_banner};
+pub use iperf2::{
+    Iperf2Bounce, Iperf2Options, Iperf2Text, Iperf2Unit, NoIperf2Form, iperf2_banner,
+};
 pub use iperf3::{
     Iperf3Options, Iperf3Text, Iperf3Unit, NoIperf3Form, iperf3_end, iperf3_interval, iperf3_json,
     iperf3_json_lines, iperf3_start,

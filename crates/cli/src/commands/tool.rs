@@ -68,8 +68,10 @@ pub(crate) trait ToolOutput {
     /// The server's own output has arrived.
     fn server_output(&mut self, _text: &str) {}
 
-    /// The addresses of the streams, before the start.
-    fn addresses(&mut self, _addresses: &[FlowAddresses]) {}
+    /// The addresses of streams, before their start.
+    fn addresses(&mut self, _addresses: &[FlowAddresses]) -> String {
+        String::new()
+    }
 
     /// Traffic starts.
     fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String;

@@ -100,7 +100,7 @@ fn errors_have_code_1_and_wrong_flags_2() {
     let port = free_port();
     let code = |words: &[&str]| text(weir(directory.path(), words)).0;
     assert_eq!(code(&["iperf", "-c", "127.0.0.1", "-p", &port, "-t", "1"]), Some(1));
-    for wrong in [&["iperf", "-c", "h", "-d"][..], &["iperf", "-c", "h", "-n", "5X"], &["iperf"]] {
+    for wrong in [&["iperf", "-c", "h", "-U"][..], &["iperf", "-c", "h", "-n", "5X"], &["iperf"]] {
         assert_eq!(code(wrong), Some(2), "{wrong:?}");
     }
     let (code, version) = text(weir(directory.path(), &["iperf", "-v"]));

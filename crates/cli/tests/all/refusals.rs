@@ -30,7 +30,7 @@ const LINES: &[&str] = &[
     "test h --get-server-output",
     "test h -t -1",
     "test h -b -5M",
-    "iperf -c h -d",
+    "iperf -c h -U",
     "iperf2 -c h -u -b 10M",
     "iperf3 -s -u",
     "netperf -H h -N",

@@ -9,23 +9,25 @@ use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
-use weir_model::plan::{FlowSpec, Plan};
+use weir_model::plan::{FlowSpec, Plan, Shape};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
+use weir_model::report::EndReport;
+use weir_model::units::Span;
 use weir_traffic::session::{self, End, FlowEvent, SenderTotal, Workers};
-use weir_traffic::{ClientConfig, Event, Failure, FlowAddresses, Stop, TrafficError};
+use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
-use super::codec::{self, Header, Mode, Width};
-use super::datagrams::{Ending, LastNumber};
-use super::senders::{AGAIN, PATIENCE, Sender, far, number, reported};
+use super::call_back::{CallBack, Listening};
+use super::datagrams::{self, Ending};
+use super::isochronous::{self, Isochronous};
+use super::opening::{Opened, Opening, Part, open, width};
+use super::senders::{AGAIN, PATIENCE, Sender, far, reported};
 use super::settings;
 use crate::ending::{Over, nominal, stopped};
 use crate::serving::sends;
 use crate::sessions::counted;
 use crate::shown::Shown;
 
-/// How long a server may take to acknowledge the header of a stream. Old ones never do.
-const ACK: Duration = Duration::from_secs(2);
 /// Most time for a server to read a stream to its end.
 const DELIVERY: Duration = Duration::from_secs(10);
 /// Time beyond that of the test in which a server may still send.
@@ -51,91 +53,90 @@ pub(super) fn run(
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let plan = settings::prepared(config)?;
-    let test = test(config, plan, stop, observe);
-    crate::run_test(config, "a test with iperf2 has no commands", test)
+    run_with(config, &Extras::default(), stop, observe)
 }
 
-/// The sockets of a test.
-struct Opened {
-    peer: SocketAddr,
-    specs: Vec<FlowSpec>,
-    end: End,
-    /// Connections, to await their end.
-    streams: Vec<tokio::net::TcpStream>,
-    senders: Vec<Sender>,
-    /// First datagrams, by which a server is asked to send, by flow.
-    requests: Vec<(u32, Vec<u8>)>,
-    /// Ends of received datagrams, by flow.
-    endings: Vec<(u32, Arc<Ending>)>,
-    addresses: Vec<FlowAddresses>,
+/// What only a client of iperf2 asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Extras {
+    /// The server sends on connections of its own to this end; the plan has a forward and a reverse connection.
+    pub call_back: Option<CallBack>,
+    /// How long the server waits before each response of a test of round trips, µs.
+    pub hold_us: u32,
+    /// The server may delay acknowledgements of such a test.
+    pub no_quick_ack: bool,
+    /// Frames are sent, whose sizes vary; absent: the plan's writes or datagrams.
+    pub isochronous: Option<Isochronous>,
+}
+
+/// Runs a test with iperf2's protocol.
+///
+/// # Errors
+/// [`Failure`] with the reason and what had been measured until then.
+pub fn run_with(
+    config: &ClientConfig,
+    extras: &Extras,
+    stop: &Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    let mut plan = settings::prepared(config)?;
+    settings::check_extras(&plan, extras)?;
+    let is_datagrams = plan.connections[0].transport.datagrams();
+    if let Some(isochronous) = extras.isochronous.filter(|_| !is_datagrams) {
+        isochronous.stream(&mut plan)?;
+    }
+    let test = test(config, (plan, extras), stop, observe);
+    crate::run_test(config, "a test with iperf2 has no commands", test)
 }
 
 async fn test(
     config: &ClientConfig,
-    plan: Plan,
+    (mut plan, extras): (Plan, &Extras),
     stop: &Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let workers = Workers::start(&config.into())?;
-    let opening = open(config, &plan, &workers, observe);
+    let supply = isochronous::prepared(&mut plan, extras)?;
+    let opening = Opening { config, plan: &plan, extras, supply, workers: &workers };
     let opened = tokio::select! {
-        opened = opening => opened?,
+        opened = open(&opening, observe) => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let Opened { peer, specs, end, mut streams, senders, requests, endings, addresses } = opened;
+    let Opened { peer, mut specs, part, listening } = opened;
     let family = crate::family(peer);
-    observe(Event::Addresses(addresses));
+    observe(Event::Addresses(part.addresses.clone()));
     observe(Event::Started { specs: specs.clone(), family });
-    if senders.len() > 1 {
-        for sender in &senders {
-            sender.begin(&end);
+    // Those that have begun because the server was to connect back have a single sender.
+    if part.senders.len() > 1 {
+        for sender in &part.senders {
+            sender.begin(&part.end);
             tokio::time::sleep(ONE_AFTER_THE_OTHER).await;
         }
     }
-    let intervals =
-        IntervalClock { start_ns: workers.now_ns(), interval_ns: plan.interval.0, omit_ns: 0 };
-    let streams_sent = |spec: &&FlowSpec| sends(spec) && !spec.connection.transport.datagrams();
-    for spec in specs.iter().filter(streams_sent) {
-        // The header is a part of the stream, and of its limit.
-        end.sent_by_protocol(spec.id, 0, codec::HEADER_BYTES as u64);
-    }
-    end.start(intervals);
-    let of = |forward: bool| {
-        let flows = specs.iter().filter(|spec| sends(spec) == forward);
-        flows.map(|spec| spec.id).collect::<HashSet<u32>>()
+    // What the server sent before is a part of the test.
+    let first_ns = part.early.iter().map(|(_, _, arrival)| arrival.at_ns).min();
+    let now_ns = workers.now_ns();
+    let intervals = IntervalClock {
+        start_ns: first_ns.map_or(now_ns, |first| first.min(now_ns)),
+        interval_ns: plan.interval.0,
+        omit_ns: 0,
     };
-    let mut running = Running {
+    let mut test = Test {
         workers: &workers,
-        end: &end,
-        specs: &specs,
+        peer,
         shown: Shown::new(intervals),
-        receiving: of(false),
-        sending: of(true),
-        senders: &senders,
-        requests: &requests,
-        endings: &endings,
+        stop,
+        observe: &mut *observe,
     };
-    let over = running.run(peer, stop, observe).await;
-    if !matches!(over, Over::Complete) {
-        running.settle(observe).await;
+    let (mut over, mut near, far) = test.run(part, intervals).await;
+    if matches!(over, Over::Complete)
+        && let Some(listening) = listening
+    {
+        let part = Part::new(End::new(&workers, &counted(&plan), true), peer);
+        let after = Span(workers.now_ns().saturating_sub(intervals.start_ns));
+        over = test.called((&listening, part), &plan, (&mut specs, after), &mut near).await;
     }
-    let shown = running.shown.count;
-    let over = match over {
-        Over::Complete => {
-            let finishing = async {
-                deliver(&end, &mut streams, &specs).await;
-                reported(&end, &senders, peer).await
-            };
-            tokio::select! {
-                finished = finishing => finished,
-                reason = stop.asked(1) => Over::Stopped(reason),
-            }
-        }
-        over => over,
-    };
-    let near = end.finish();
-    let far = far(&senders);
+    let shown = test.shown.count;
     let (status, end_reason) = over.status();
     let record = assemble(Parts {
         plan: Plan { host: Some(config.host.clone()), ..plan },
@@ -162,197 +163,111 @@ async fn test(
     over.end(record, shown, observe)
 }
 
-/// Opens the sockets, to the first address of the server that accepts them.
-async fn open(
-    config: &ClientConfig,
-    plan: &Plan,
-    workers: &Workers,
-    observe: &mut dyn FnMut(Event),
-) -> Result<Opened, TrafficError> {
-    let mut failure = None;
-    for peer in session::resolve(&config.host, plan).await? {
-        match open_to(config, plan, workers, peer, observe).await {
-            Ok(opened) => return Ok(opened),
-            Err(error) => failure = Some(error),
-        }
-    }
-    let reason = "no address".into();
-    Err(failure.unwrap_or(TrafficError::Resolve { host: config.host.clone(), reason }))
-}
-
-async fn open_to(
-    config: &ClientConfig,
-    plan: &Plan,
-    workers: &Workers,
+/// A client's test whose sockets are open.
+struct Test<'a> {
+    workers: &'a Workers,
     peer: SocketAddr,
-    observe: &mut dyn FnMut(Event),
-) -> Result<Opened, TrafficError> {
-    let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
-    let header = specs.first().map(|spec| settings::header(plan, spec, peer.port()));
-    let header = header.ok_or_else(|| TrafficError::Input {
-        field: "connection",
-        given: "none".into(),
-        accepted: "at least one".into(),
-    })?;
-    let end = End::new(workers, &counted(plan), true).with_host(peer.ip(), plan.device.as_deref());
-    let mut opened = Opened {
-        peer,
-        end: end.with_prefix(&header.datagram_bytes()),
-        streams: vec![],
-        senders: vec![],
-        requests: vec![],
-        endings: vec![],
-        addresses: vec![],
-        specs: specs.clone(),
-    };
-    // Both directions of a stream, or of datagrams, have one socket.
-    let pairs = match header.mode {
-        Mode::FullDuplex => {
-            let (forward, reverse): (Vec<_>, Vec<_>) = specs.iter().partition(|spec| sends(spec));
-            forward.into_iter().zip(reverse.into_iter().map(Some)).collect()
-        }
-        _ => specs.iter().map(|spec| (spec, None)).collect::<Vec<_>>(),
-    };
-    for (spec, back) in pairs {
-        if spec.connection.transport.datagrams() {
-            opened.open_datagrams(plan, spec, back, &header)?;
-        } else {
-            opened.open_stream(config, plan, spec, back, &header).await?;
-        }
-        if opened.addresses.first().is_some_and(|first| first.flow == spec.id) {
-            let local = opened.addresses[0].local;
-            observe(Event::Connected { local: local.into(), remote: peer.into() });
-        }
-    }
-    Ok(opened)
+    shown: Shown,
+    stop: &'a Stop,
+    observe: &'a mut dyn FnMut(Event),
 }
 
-impl Opened {
-    fn open_datagrams(
+impl Test<'_> {
+    /// Runs flows to their end; returns this end's report, and what the server reported.
+    async fn run(
         &mut self,
-        plan: &Plan,
-        spec: &FlowSpec,
-        back: Option<&FlowSpec>,
-        header: &Header,
-    ) -> Result<(), TrafficError> {
-        let width = if header.is_wide { Width::Wide } else { Width::Narrow };
-        let is_sent = sends(spec);
-        let receiver = if is_sent { back } else { Some(spec) };
-        // A socket that also receives has the buffers for it.
-        let socket = session::open_datagrams(
-            plan,
-            spec,
-            is_sent && receiver.is_none(),
-            None,
-            Some(self.peer),
-        )?;
-        self.know(&[Some(spec), back], socket.local_addr());
-        let prefix = header.datagram_bytes();
-        let size = usize::try_from(spec.max_payload()).unwrap_or(0);
-        let mut last = vec![0; size.max(codec::NUMBER_BYTES + prefix.len())];
-        let at = match width {
-            Width::Wide => codec::NUMBER_BYTES,
-            Width::Narrow => codec::NARROW_BYTES,
+        part: Part,
+        intervals: IntervalClock,
+    ) -> (Over, EndReport, Option<EndReport>) {
+        let Part { end, specs, mut streams, senders, requests, endings, early, .. } = part;
+        let (is_called, header_bytes) = (part.is_called, part.header_bytes);
+        let streams_sent = |spec: &&FlowSpec| {
+            let connection = &spec.connection;
+            let is_stream = connection.shape == Shape::Stream;
+            sends(spec) && is_stream && !connection.transport.datagrams()
         };
-        last[at..at + prefix.len()].copy_from_slice(&prefix);
-        if is_sent {
-            let sender = Sender::new(spec, last, !header.wants_no_report);
-            let to_receive = receiver.map(|_| socket.try_clone()).transpose();
-            let to_receive =
-                to_receive.map_err(|source| super::system("using a socket", source))?;
-            // The receiver of the same socket reads all of it.
-            let signals = receiver.is_none().then(|| sender.signals());
-            self.end.datagrams(&settings::sent(spec), true, socket, signals);
-            self.senders.push(sender);
-            if let (Some(back), Some(socket)) = (receiver, to_receive) {
-                let signals = Box::new(self.last_number(back, width));
-                self.end.datagrams(back, false, socket, Some(signals));
+        for spec in specs.iter().filter(streams_sent) {
+            // The header is a part of the stream, and of its limit.
+            end.sent_by_protocol(spec.id, 0, header_bytes);
+        }
+        end.start(intervals);
+        for (flow, bytes, arrival) in &early {
+            end.deliver(*flow, bytes, *arrival);
+            let spec = specs.iter().find(|spec| spec.id == *flow);
+            let number = spec.and_then(|spec| width(spec).number(bytes));
+            if number.is_some_and(|number| number < 0) {
+                end.drain(QUIET_NS);
             }
-        } else {
-            number(&mut last, width, 1);
-            self.requests.push((spec.id, last));
-            let signals = Box::new(self.last_number(spec, width));
-            self.end.datagrams(spec, false, socket, Some(signals));
         }
-        Ok(())
-    }
-
-    /// The addresses of the flows of a socket.
-    fn know(&mut self, specs: &[Option<&FlowSpec>], local: std::io::Result<SocketAddr>) {
-        let Ok(local) = local else { return };
-        let remote = self.peer;
-        self.addresses.extend(specs.iter().flatten().map(|spec| FlowAddresses {
-            flow: spec.id,
-            direction: spec.connection.direction,
-            local,
-            remote,
-        }));
-    }
-
-    /// The end of datagrams that arrive here.
-    fn last_number(&mut self, spec: &FlowSpec, width: Width) -> LastNumber {
-        let ending = Arc::<Ending>::default();
-        self.endings.push((spec.id, ending.clone()));
-        LastNumber::new(width, ending)
-    }
-
-    async fn open_stream(
-        &mut self,
-        config: &ClientConfig,
-        plan: &Plan,
-        spec: &FlowSpec,
-        back: Option<&FlowSpec>,
-        header: &Header,
-    ) -> Result<(), TrafficError> {
-        let peer = self.peer;
-        let connecting =
-            session::connect_stream(plan, spec, sends(spec), peer, config.connect_timeout);
-        let stream = connecting.await?;
-        let lost = |reason: String| TrafficError::Lost {
-            address: peer.into(),
-            during: "the start of a stream",
-            reason,
+        let of = |forward: bool| {
+            let flows = specs.iter().filter(|spec| sends(spec) == forward);
+            flows.map(|spec| spec.id).collect::<HashSet<u32>>()
         };
-        // A new connection has room for it.
-        match stream.send(&header.stream_bytes()) {
-            Ok(codec::HEADER_BYTES) => {}
-            Ok(_) => return Err(lost("there was no room for the header".into())),
-            Err(error) => return Err(lost(error.to_string())),
+        let mut running = Running {
+            workers: self.workers,
+            end: &end,
+            specs: &specs,
+            shown: &mut self.shown,
+            receiving: of(false),
+            sending: of(true),
+            senders: &senders,
+            requests: &requests,
+            endings: &endings,
+        };
+        let over = running.run(self.peer, self.stop, self.observe).await;
+        if !matches!(over, Over::Complete) {
+            running.settle(self.observe).await;
+            return (over, end.finish(), far(&senders));
         }
-        self.know(&[Some(spec), back], stream.local_addr());
-        let clone = || stream.try_clone().map_err(|error| lost(error.to_string()));
-        let watched = tokio::net::TcpStream::from_std(clone()?.into());
-        let mut watched = watched.map_err(|error| lost(error.to_string()))?;
-        if header.awaits_ack {
-            acknowledged(&mut watched, peer).await?;
-        }
-        if let Some(back) = back {
-            self.end.stream(back, false, clone()?)?;
-        }
-        self.end.stream(spec, sends(spec), stream)?;
-        self.streams.push(watched);
-        Ok(())
+        let finishing = async {
+            deliver(&end, &mut streams, &specs).await;
+            let near = is_called.then(|| end.report());
+            let now_ns = self.workers.now_ns();
+            for (flow, ending) in &endings {
+                let report = near.as_ref().and_then(|near| datagrams::report(near, *flow));
+                report.iter().for_each(|report| ending.answer(&end, *flow, now_ns, report));
+            }
+            let over = reported(&end, &senders, self.peer).await;
+            if near.is_some() {
+                for (_, ending) in &endings {
+                    ending.settled(self.workers, self.stop).await;
+                }
+            }
+            (over, near)
+        };
+        let (over, near) = tokio::select! {
+            finished = finishing => finished,
+            reason = self.stop.asked(1) => (Over::Stopped(reason), None),
+        };
+        (over, near.unwrap_or_else(|| end.finish()), far(&senders))
     }
-}
 
-/// Waits for the acknowledgement of a stream's header, which servers before 2.0.10 do not send.
-async fn acknowledged(
-    stream: &mut tokio::net::TcpStream,
-    peer: SocketAddr,
-) -> Result<(), TrafficError> {
-    let mut ack = [0; codec::ACK_BYTES];
-    match tokio::time::timeout(ACK, stream.read_exact(&mut ack)).await {
-        Ok(Ok(_)) if codec::is_ack(&ack) => Ok(()),
-        Ok(Ok(_)) => Err(TrafficError::Protocol {
-            address: peer.into(),
-            reason: "the answer to the header is no acknowledgement of iperf2".into(),
-        }),
-        Ok(Err(error)) => Err(TrafficError::Lost {
-            address: peer.into(),
-            during: "the start of a stream",
-            reason: error.to_string(),
-        }),
-        Err(_) => Ok(()),
+    /// Receives what the server sends once this end has sent, and adds it to this end's report. `after`: the time since the start
+    /// of the test.
+    async fn called(
+        &mut self,
+        (listening, mut part): (&Listening, Part),
+        plan: &Plan,
+        (specs, after): (&mut [FlowSpec], Span),
+        near: &mut EndReport,
+    ) -> Over {
+        for spec in specs.iter_mut().filter(|spec| !sends(spec)) {
+            spec.connection.start_after = after;
+            let called = tokio::select! {
+                called = part.called(listening, plan, spec, self.workers) => called,
+                reason = self.stop.asked(1) => return Over::Stopped(reason),
+            };
+            if let Err(error) = called {
+                return Over::Failed(error);
+            }
+        }
+        (self.observe)(Event::Addresses(part.addresses.clone()));
+        let (over, report, _) = self.run(part, self.shown.intervals).await;
+        near.flows.extend(report.flows);
+        near.warnings.extend(report.warnings);
+        // That of the first part is not that of the test.
+        near.cpu = None;
+        over
     }
 }
 
@@ -361,7 +276,7 @@ struct Running<'a> {
     workers: &'a Workers,
     end: &'a End,
     specs: &'a [FlowSpec],
-    shown: Shown,
+    shown: &'a mut Shown,
     /// Flows whose receiver is at this end and has not finished.
     receiving: HashSet<u32>,
     /// The same of senders.

@@ -42,6 +42,8 @@ const BASE_BYTES: usize = 24;
 const EXTENSION_BYTES: usize = 36;
 /// Bytes of a header without fields of special tests.
 pub(super) const HEADER_BYTES: usize = BASE_BYTES + EXTENSION_BYTES;
+/// Bytes of a datagram's fields of isochronous frames, behind the header.
+const FRAME_BYTES: usize = 32;
 /// Bytes of a datagram's number and time, in front of the header.
 pub(super) const NUMBER_BYTES: usize = 16;
 /// The same of a datagram with a 32-bit number.
@@ -159,8 +161,7 @@ impl Header {
 
     /// The header of a datagram; `None`: it has none, as those of clients before 2.0.10.
     pub(super) fn of_datagram(bytes: &[u8]) -> Option<Self> {
-        // Between extension and start are fields of isochronous tests.
-        Header::parse(bytes.get(NUMBER_BYTES..)?, HEADER_BYTES + 32)
+        Header::parse(bytes.get(NUMBER_BYTES..)?, HEADER_BYTES + FRAME_BYTES)
     }
 
     /// Reads a header whose start times are at `start`.
@@ -205,6 +206,18 @@ impl Header {
         })
     }
 
+    /// The header of a test in which the server connects back to `port` of the client: after the client has sent, or at the same
+    /// time.
+    pub(super) fn calling_back(self, port: u16, is_after: bool, is_datagrams: bool) -> Self {
+        Header {
+            mode: if is_after { Mode::TradeOff } else { Mode::Dual },
+            port: port.into(),
+            awaits_ack: !is_datagrams,
+            wants_no_report: false,
+            ..self
+        }
+    }
+
     /// Its bytes in front of a stream.
     pub(super) fn stream_bytes(&self) -> [u8; HEADER_BYTES] {
         self.bytes(0, HEADER_BYTES)
@@ -214,11 +227,20 @@ impl Header {
     pub(super) fn datagram_bytes(&self) -> [u8; HEADER_BYTES] {
         let settings = match self.mode {
             Mode::Reverse | Mode::FullDuplex => flag::DATAGRAMS,
-            _ if self.wants_no_report => flag::DATAGRAMS,
+            _ if self.wants_no_report || self.has_bursts => flag::DATAGRAMS,
             _ => 0,
         };
         let wide = if self.is_wide { flag::WIDE } else { 0 };
-        self.bytes(settings | wide, NUMBER_BYTES + HEADER_BYTES)
+        let frame = if self.has_bursts { FRAME_BYTES } else { 0 };
+        self.bytes(settings | wide, NUMBER_BYTES + HEADER_BYTES + frame)
+    }
+
+    /// Its bytes in front of a stream of isochronous frames, which state the time, 0 here.
+    pub(super) fn frame_bytes(&self) -> [u8; HEADER_BYTES + 20] {
+        let mut out = [0; HEADER_BYTES + 20];
+        let header = self.bytes(0, out.len());
+        out[..HEADER_BYTES].copy_from_slice(&header);
+        out
     }
 
     fn bytes(&self, more: u32, length: usize) -> [u8; HEADER_BYTES] {
@@ -238,6 +260,9 @@ impl Header {
         };
         if self.wants_no_report {
             upper |= upper::NO_REPORT;
+        }
+        if self.has_bursts {
+            upper |= upper::ISOCHRONOUS;
         }
         let length = flag::LENGTH | (length as u32) << 1;
         let amount = match self.amount {

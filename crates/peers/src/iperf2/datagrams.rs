@@ -15,15 +15,17 @@ use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Receiver, Status};
+use weir_model::report::EndReport;
 use weir_model::units::ByteSize;
 use weir_net::poll::{Events, Interest, Poller};
 use weir_net::thread::lock;
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_traffic::TrafficError;
 use weir_traffic::session::{
-    self, Arrival, DatagramSocket, End, FlowEvent, Share, Signal, Signals,
+    self, Arrival, DatagramSocket, End, FlowEvent, Share, Signal, Signals, Workers,
 };
+use weir_traffic::{Stop, TrafficError};
 
+use super::calling::Call;
 use super::codec::{Header, Report, Width};
 use super::server::Shared;
 use super::settings;
@@ -69,6 +71,31 @@ impl Ending {
     /// How many datagrams the far sender has sent; 0 until it has ended.
     pub(super) fn sent(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+
+    /// Sends the report of a flow, and has the worker repeat it.
+    pub(super) fn answer(&self, end: &End, flow: u32, now_ns: u64, report: &Report) {
+        // A repeated one was counted by the worker.
+        self.credit.fetch_add(report.bytes, Ordering::AcqRel);
+        self.asked_ns.fetch_max(now_ns, Ordering::AcqRel);
+        let bytes = report.to_bytes();
+        if self.permits(bytes.len() as u64) {
+            let _ = end.send_message(flow, &bytes);
+        }
+        *lock(&self.reply) = Some(bytes.into());
+    }
+
+    /// Waits until the far sender asks for the report no more.
+    pub(super) async fn settled(&self, workers: &Workers, stop: &Stop) {
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until {
+            let asked_ns = self.asked_ns.load(Ordering::Acquire);
+            let silent = workers.now_ns().saturating_sub(asked_ns);
+            if Duration::from_nanos(silent) > SETTLED || stop.reason().is_some() {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Whether `bytes` may be sent to the source.
@@ -262,13 +289,18 @@ impl Sources {
         let width = if is_wide { Width::Wide } else { Width::Narrow };
         // A negative number is that of a session that has ended.
         let begins = width.number(&datagram).is_some_and(|number| number >= i64::from(is_wide));
+        // No event names a source whose address is not verified.
+        let Ok((header, call)) = Call::of(header, from, true, self.shared.call_backs) else {
+            return;
+        };
+        let call = call.map(|call| call.at_address(Some(socket.1)));
         let longest = self.shared.limits.session_seconds;
         let plan = settings::plan(header.as_ref(), true, datagram.len() as u64, longest);
         if let (true, Ok(plan)) = (begins, plan) {
             let wants_report = !header.is_some_and(|header| header.wants_no_report);
             let first = (datagram, arrival);
             if let Some((end, session)) = self.open(socket, from, (plan, width), first, batch) {
-                self.spawn(end, session, width, wants_report);
+                self.spawn(end, Session { call, ..session }, width, wants_report);
             }
         }
     }
@@ -317,6 +349,7 @@ impl Sources {
             intervals,
             ending,
             cut_off_ns: Arc::default(),
+            call: None,
             _share: share,
         };
         Some((end, session))
@@ -355,34 +388,42 @@ struct Session {
     intervals: IntervalClock,
     ending: Arc<Ending>,
     cut_off_ns: Arc<AtomicU64>,
+    /// The source has asked to be called back.
+    call: Option<Call>,
     _share: Share,
 }
 
 impl Session {
     async fn run(self, end: Arc<End>, shared: Arc<Shared>, wants_report: bool) {
         shared.opened(self.number, self.from, 1);
+        if let Some(call) = self.call.filter(|call| !call.is_after) {
+            tokio::spawn(call.datagrams(shared.clone()));
+        }
         let ended = self.until_end(&end, &shared).await;
         let report = end.report();
         let is_complete = ended.status == Status::Complete;
         let receiver = report.flows.first().and_then(|flow| flow.receiver.as_ref());
         let reply = receiver.filter(|_| is_complete && wants_report).map(reply);
         if let Some(reply) = reply {
-            self.answer(&end, &shared, &reply);
+            self.ending.answer(&end, FLOW, shared.workers.now_ns(), &reply);
         }
         let specs = vec![self.spec.clone()];
         shared.closed(
             self.number,
             (self.plan.clone(), specs),
             self.from,
-            report,
+            (report, None),
             self.intervals,
             ended,
         );
         if reply.is_some() {
-            self.linger(&shared).await;
+            self.ending.settled(&shared.workers, &shared.stop).await;
         }
         // The session is over for its source as well when its end is dropped.
         drop(end);
+        if let Some(call) = self.call.filter(|call| call.is_after && is_complete) {
+            tokio::spawn(call.datagrams(shared.clone()));
+        }
     }
 
     async fn until_end(&self, end: &End, shared: &Shared) -> Ended {
@@ -417,31 +458,12 @@ impl Session {
             }
         }
     }
+}
 
-    /// Sends the report, and has the worker repeat it.
-    fn answer(&self, end: &End, shared: &Shared, report: &Report) {
-        // A repeated one was counted by the worker.
-        self.ending.credit.fetch_add(report.bytes, Ordering::AcqRel);
-        self.ending.asked_ns.fetch_max(shared.workers.now_ns(), Ordering::AcqRel);
-        let bytes = report.to_bytes();
-        if self.ending.permits(bytes.len() as u64) {
-            let _ = end.send_message(FLOW, &bytes);
-        }
-        *lock(&self.ending.reply) = Some(bytes.into());
-    }
-
-    /// Waits until the client asks for the report no more.
-    async fn linger(&self, shared: &Shared) {
-        let until = Instant::now() + LINGER;
-        while Instant::now() < until {
-            let asked_ns = self.ending.asked_ns.load(Ordering::Acquire);
-            let silent = shared.workers.now_ns().saturating_sub(asked_ns);
-            if Duration::from_nanos(silent) > SETTLED || shared.stop.reason().is_some() {
-                return;
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
+/// What this end received of a flow, as iperf2's report.
+pub(super) fn report(near: &EndReport, flow: u32) -> Option<Report> {
+    let flow = near.flows.iter().find(|report| report.id == flow);
+    flow.and_then(|flow| flow.receiver.as_ref()).map(reply)
 }
 
 /// The figures of a receiver as iperf2's report.

@@ -1,13 +1,21 @@
 //! iperf2 (NLANR/DAST, now at SourceForge): a header in front of each stream and in each datagram, and for datagrams a report of
 //! the receiver. There is no control connection; the end of a stream is that of its connection.
 
+mod bounce;
+mod call_back;
+mod calling;
 mod client;
 mod codec;
 mod datagrams;
+mod isochronous;
+mod opening;
 mod senders;
 mod server;
 mod settings;
 
+pub use call_back::CallBack;
+pub use client::{Extras, run_with};
+pub use isochronous::Isochronous;
 pub use settings::fuzz_iperf2;
 
 use weir_model::plan::PeerName;

@@ -10,20 +10,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_model::plan::{FlowSpec, Plan};
+use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::record::Status;
 use weir_model::report::EndReport;
 use weir_net::tcp::{TcpListener, TcpStream};
 use weir_net::udp::UdpSocket;
-use weir_traffic::session::{self, End, FlowEvent, Load, Share, WorkerConfig, Workers};
+use weir_traffic::session::{self, End, Exchange, FlowEvent, Load, Share, WorkerConfig, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
+use super::bounce::{self, Bounce};
+use super::calling::Call;
 use super::codec::{self, AckTimes, Beginning, Header};
 use super::datagrams::Front;
 use super::settings;
 use crate::serving::{self, sends};
 use crate::sessions::{self, Ended, TICK};
-use crate::{ServeConfig, Server};
+use crate::{CallBacks, ServeConfig, Server};
 
 /// Most time for a client to acknowledge what was sent to it.
 const DELIVERY: Duration = Duration::from_secs(3);
@@ -39,8 +41,9 @@ pub(super) struct Shared {
     pub(super) workers: Workers,
     pub(super) limits: Limits,
     pub(super) stop: Stop,
+    pub(super) call_backs: CallBacks,
     events: mpsc::UnboundedSender<ServerEvent>,
-    streams: Arc<Load>,
+    pub(super) streams: Arc<Load>,
     /// The source of a datagram is not verified, so it takes no place of a stream.
     pub(super) datagrams: Arc<Load>,
     pub(super) next_session: AtomicU64,
@@ -58,12 +61,12 @@ impl Shared {
         session: u64,
         (plan, specs): (Plan, Vec<FlowSpec>),
         peer: SocketAddr,
-        report: EndReport,
+        ends: (EndReport, Option<EndReport>),
         intervals: IntervalClock,
         ended: Ended,
     ) {
         let (name, reason) = (super::PROTOCOL.name, ended.reason.clone());
-        let ends = (report.clone(), None);
+        let report = ends.0.clone();
         let record = sessions::record(name, plan, specs, peer, ends, intervals, ended);
         let _ = self.events.send(ServerEvent::SessionClosed {
             session,
@@ -74,7 +77,7 @@ impl Shared {
         });
     }
 
-    fn refused(&self, peer: SocketAddr, reason: String) {
+    pub(super) fn refused(&self, peer: SocketAddr, reason: String) {
         let _ = self.events.send(ServerEvent::Refused { peer: peer.into(), reason });
     }
 
@@ -91,6 +94,7 @@ struct Iperf2 {
     bound: Vec<SocketAddr>,
     workers: WorkerConfig,
     limits: Limits,
+    call_backs: CallBacks,
 }
 
 /// Listens for clients.
@@ -114,6 +118,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         bound,
         workers: config.workers.clone(),
         limits: config.limits.clone(),
+        call_backs: config.call_backs,
     }))
 }
 
@@ -141,6 +146,7 @@ async fn serve(
         workers: Workers::start(&server.workers)?,
         limits: server.limits,
         stop: stop.clone(),
+        call_backs: server.call_backs,
         events,
         streams: Arc::default(),
         datagrams: Arc::default(),
@@ -171,12 +177,21 @@ async fn greeting(
     let patience = Duration::from_secs(shared.limits.hello_seconds);
     let reading = beginning(&mut stream, begun);
     let Ok(Ok((begun, header))) = tokio::time::timeout(patience, reading).await else { return };
-    let header = match header {
-        Ok(header) => header,
+    let (header, bounce) = match header {
+        Ok(Start::Header(header)) => (Some(header), None),
+        Ok(Start::Raw) => (None, None),
+        Ok(Start::Bounce(bounce)) => (None, Some(bounce)),
+        Err(reason) => return shared.refused(peer, reason),
+    };
+    let (header, call) = match Call::of(header, peer, false, shared.call_backs) {
+        Ok(both) => both,
         Err(reason) => return shared.refused(peer, reason),
     };
     let longest = shared.limits.session_seconds;
-    let plan = settings::plan(header.as_ref(), false, settings::STREAM_BLOCK, longest);
+    let plan = match &bounce {
+        Some(bounce) => settings::bounce(bounce),
+        None => settings::plan(header.as_ref(), false, settings::STREAM_BLOCK, longest),
+    };
     let plan = match plan {
         Ok(plan) => Plan { host: Some(peer.ip().to_canonical().to_string()), ..plan },
         Err(reason) => return shared.refused(peer, reason),
@@ -185,7 +200,11 @@ async fn greeting(
     let Some(_share) = Share::take(&shared.streams, |l| &l.sessions, 1, most) else {
         return shared.refused(peer, format!("{most} sessions are open"));
     };
-    let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
+    let mut specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
+    if bounce.is_some() {
+        // What the client sends is received, like a stream.
+        specs.iter_mut().for_each(|spec| spec.connection.direction = Direction::Reverse);
+    }
     let amount = specs.len() as u64;
     let Some(_flows) = Share::take(&shared.streams, |l| &l.flows, amount, shared.limits.flows)
     else {
@@ -199,10 +218,28 @@ async fn greeting(
             return;
         }
     }
+    let local = stream.local_addr().ok();
     let Ok(stream) = stream.into_std().map(TcpStream::from) else { return };
-    let session = Session { plan, specs, begun, peer };
-    let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-    session.run(stream, number, &shared).await;
+    let call = call.map(|call| call.at_address(local));
+    let now = call.filter(|call| !call.is_after);
+    let calling = now.map(|call| tokio::spawn(call.stream(shared.clone())));
+    let session = Session { plan, specs, begun, bounce, peer };
+    let is_complete = session.run(stream, &shared).await;
+    drop((_share, _flows));
+    if let Some(call) = call.filter(|call| call.is_after && is_complete) {
+        call.stream(shared.clone()).await;
+    }
+    if let Some(calling) = calling {
+        let _ = calling.await;
+    }
+}
+
+/// What a stream begins with.
+enum Start {
+    /// Data.
+    Raw,
+    Header(Header),
+    Bounce(Bounce),
 }
 
 /// Reads the header of a stream; returns what was read, and the header if there is one. A stream without a header is data from
@@ -210,15 +247,19 @@ async fn greeting(
 async fn beginning(
     stream: &mut tokio::net::TcpStream,
     mut begun: Vec<u8>,
-) -> std::io::Result<(Vec<u8>, Result<Option<Header>, String>)> {
+) -> std::io::Result<(Vec<u8>, Result<Start, String>)> {
     fill(stream, &mut begun, 4).await?;
     let first = begun.first_chunk::<4>().copied().unwrap_or_default();
     let header = match Beginning::of(first) {
-        Beginning::Raw => Ok(None),
-        Beginning::Bounce => Err("a test of round trips (--bounceback)".into()),
+        Beginning::Raw => Ok(Start::Raw),
+        Beginning::Bounce => {
+            fill(stream, &mut begun, bounce::BYTES).await?;
+            let refused = "a test of round trips (--bounceback) with requests of this size or wait";
+            Bounce::parse(&begun).map(Start::Bounce).ok_or_else(|| refused.into())
+        }
         Beginning::Header(length) => {
             fill(stream, &mut begun, length).await?;
-            Ok(Header::of_stream(&begun))
+            Ok(Header::of_stream(&begun).map_or(Start::Raw, Start::Header))
         }
     };
     Ok((begun, header))
@@ -248,21 +289,26 @@ fn times(header: &Header) -> AckTimes {
 }
 
 /// A session of a stream.
-struct Session {
-    plan: Plan,
-    specs: Vec<FlowSpec>,
+pub(super) struct Session {
+    pub(super) plan: Plan,
+    pub(super) specs: Vec<FlowSpec>,
     /// What was read of the stream.
-    begun: Vec<u8>,
-    peer: SocketAddr,
+    pub(super) begun: Vec<u8>,
+    /// The header of a test of round trips.
+    pub(super) bounce: Option<Bounce>,
+    pub(super) peer: SocketAddr,
 }
 
 impl Session {
-    async fn run(self, stream: TcpStream, number: u64, shared: &Shared) {
-        let Ok(end) = self.open(stream, shared) else { return };
+    /// Runs it; returns whether it is complete.
+    pub(super) async fn run(self, stream: TcpStream, shared: &Shared) -> bool {
+        let Ok(end) = self.open(stream, shared) else { return false };
+        let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
         shared.opened(number, self.peer, self.specs.len());
         let intervals = sessions::intervals(shared.workers.now_ns(), 0);
         end.start(intervals);
-        if let Some(spec) = self.specs.iter().find(|spec| !sends(spec)) {
+        let received = self.specs.iter().find(|spec| !sends(spec) && self.bounce.is_none());
+        if let Some(spec) = received {
             // The header is a part of the data that the client sends.
             end.deliver(spec.id, &self.begun, shared.workers.arrival(None, false));
         }
@@ -271,7 +317,10 @@ impl Session {
         let report = end.finish();
         // The client's own time ends with its connection.
         drop(end);
-        shared.closed(number, (self.plan, self.specs), self.peer, report, intervals, ended);
+        let is_complete = ended.status == Status::Complete;
+        let ends = (report, None);
+        shared.closed(number, (self.plan, self.specs), self.peer, ends, intervals, ended);
+        is_complete
     }
 
     /// Makes the flows of a stream, which have one connection.
@@ -280,6 +329,11 @@ impl Session {
         let mut end = End::new(&shared.workers, &self.plan, true).with_host(self.peer.ip(), None);
         for spec in &self.specs {
             session::accepted_stream(spec, sends(spec), &stream)?;
+            if let Some(bounce) = &self.bounce {
+                let framed = bounce::responses(bounce, stream, self.begun.clone());
+                end.transactions(spec, false, Exchange::Framed(framed))?;
+                return Ok(end);
+            }
             let own = stream.try_clone();
             let own = own.map_err(|source| super::system("using a connection", source))?;
             end.stream(spec, sends(spec), own)?;

@@ -2,12 +2,14 @@
 
 use weir_model::content::Content;
 use weir_model::plan::{
-    Connection, ConnectionFields, Direction, FlowSpec, HeaderFormat, PeerName, Plan, Switch,
+    Connection, ConnectionFields, Direction, FlowSpec, HeaderFormat, PeerName, Plan, Shape, Switch,
     Transport,
 };
 use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 use weir_traffic::{ClientConfig, TrafficError};
 
+use super::bounce::{self, Bounce};
+use super::client::Extras;
 use super::codec::{self, Amount, Header, Mode};
 use crate::carried::{self, Side};
 
@@ -16,6 +18,10 @@ const PEER: PeerName = PeerName::Iperf2;
 pub(super) const STREAM_BLOCK: u64 = 128 << 10;
 /// Default datagram: iperf2's over IPv6. Its server reads no more than 1470 bytes of each unless it was started with `-l`.
 const DATAGRAM: u64 = 1450;
+/// The same of a server over IPv4.
+const DATAGRAM_IPV4: u64 = 1470;
+/// Smallest datagram that a client may ask for.
+const LEAST_BACK: u32 = 16;
 /// Largest block that a client may ask a server for, bytes.
 const MAX_BLOCK: u64 = 1 << 20;
 /// Largest number of bytes that a header states.
@@ -31,6 +37,9 @@ const MAX_RATE: u64 = (1 << 56) - 1;
 const ACCEPTED: &[(&str, Side)] = &[
     ("name", Side::Both),
     ("transport", Side::Both),
+    ("shape", Side::Both),
+    ("request", Side::Both),
+    ("response", Side::Both),
     ("direction", Side::Both),
     ("count", Side::Both),
     ("payload", Side::Both),
@@ -64,7 +73,7 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("delayed_ack", Side::Receiver),
 ];
 
-fn refused<T>(
+pub(super) fn refused<T>(
     field: &'static str,
     given: impl std::fmt::Display,
     accepted: &str,
@@ -88,7 +97,9 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     // There is no channel for round trips alongside the data.
     plan.latency = false;
     for connection in &mut plan.connections {
-        if connection.transport.datagrams() {
+        if connection.shape != Shape::Stream {
+            check_bounce(connection)?;
+        } else if connection.transport.datagrams() {
             connection.header = match connection.header {
                 HeaderFormat::Native | HeaderFormat::Iperf2 => HeaderFormat::Iperf2,
                 HeaderFormat::Iperf2Narrow => HeaderFormat::Iperf2Narrow,
@@ -105,6 +116,26 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     check_connections(&plan)?;
     plan.check()?;
     Ok(plan)
+}
+
+/// Transactions are tests of round trips (`--bounceback`), whose responses are the requests.
+fn check_bounce(connection: &Connection) -> Result<(), TrafficError> {
+    let transport = connection.transport.name();
+    if connection.shape != Shape::Rr || transport != Transport::tcp().name() {
+        let given = format!("{} with transport {transport}", connection.shape);
+        return refused("shape", given, "stream, or rr with transport tcp");
+    }
+    let [request, response] = [connection.request_bytes(), connection.response_bytes()];
+    if !(bounce::BYTES as u64..=bounce::MAX_BYTES).contains(&request) {
+        return refused("request", request, "60 to 65536 bytes: requests have iperf2's header");
+    }
+    if response != request {
+        return refused("response", response, "the size of a request: the server sends it back");
+    }
+    if connection.outstanding() != 1 {
+        return refused("outstanding", connection.outstanding(), "1");
+    }
+    Ok(())
 }
 
 /// One connection, or two that differ in their direction alone.
@@ -129,6 +160,33 @@ fn check_connections(plan: &Plan) -> Result<(), TrafficError> {
         if connection.transport.datagrams() {
             check_datagrams(connection)?;
         }
+    }
+    Ok(())
+}
+
+/// Checks what the protocol carries beyond a plan.
+///
+/// # Errors
+/// [`TrafficError::Input`].
+pub(super) fn check_extras(plan: &Plan, extras: &Extras) -> Result<(), TrafficError> {
+    if extras.hold_us > bounce::MAX_HOLD_US {
+        return refused("hold", format!("{} us", extras.hold_us), "up to 10 s");
+    }
+    if let Some(isochronous) = &extras.isochronous {
+        isochronous.check(plan)?;
+    }
+    if extras.call_back.is_none() {
+        return Ok(());
+    }
+    if mode(plan) != Mode::FullDuplex {
+        return refused("direction", "one", "both, where the server connects back");
+    }
+    let (count, header) = (plan.connections[0].count, plan.connections[0].header);
+    if header == HeaderFormat::Iperf2Narrow {
+        return refused("header", header, "iperf2 where the server connects back");
+    }
+    if plan.connections[0].transport.datagrams() && count > 1 {
+        return refused("count", count, "1 over UDP where the server connects back");
     }
     Ok(())
 }
@@ -250,6 +308,30 @@ pub(super) fn sent(spec: &FlowSpec) -> FlowSpec {
     FlowSpec { connection, ..spec.clone() }
 }
 
+/// The plan of this end for a test of round trips. Transactions are `forward`, since they have no other direction.
+///
+/// # Errors
+/// The reason for which it is not served.
+pub(super) fn bounce(bounce: &Bounce) -> Result<Plan, String> {
+    let size = Some(ByteSize(bounce.size.into()));
+    let connection = ConnectionFields {
+        shape: Shape::Rr,
+        request: size,
+        response: size,
+        // The client ends it.
+        duration: Some(Span(0)),
+        tos: Some(bounce.tos).filter(|tos| *tos > 0),
+        ..ConnectionFields::default()
+    };
+    let plan = Plan {
+        peer: PEER,
+        latency: false,
+        connections: vec![connection.into()],
+        ..Plan::default()
+    };
+    plan.check().map(|()| plan).map_err(|error| error.to_string())
+}
+
 /// The plan of this end for a client's stream or datagrams: what the client sends is received, `reverse` at this end. `header`:
 /// that of the client, if it has one; `block_bytes`: the datagram's size, or the default block of a stream; `longest`: maximum duration of a session, s.
 ///
@@ -262,14 +344,44 @@ pub(super) fn plan(
     longest: u64,
 ) -> Result<Plan, String> {
     let mode = header.map_or(Mode::Forward, |header| header.mode);
-    match mode {
-        Mode::Dual | Mode::TradeOff => {
-            return Err("a test that connects back to the client (-d or -r)".into());
+    if is_datagrams && matches!(mode, Mode::Reverse | Mode::FullDuplex) {
+        return Err("datagrams to a source that may be forged".into());
+    }
+    plan_of(header, is_datagrams, block_bytes, longest)
+}
+
+/// The plan of this end for what it sends to a client that has asked to be called back.
+///
+/// # Errors
+/// The reason for which it is not served.
+pub(super) fn back(
+    header: &Header,
+    is_datagrams: bool,
+    is_ipv6: bool,
+    longest: u64,
+) -> Result<Plan, String> {
+    let block = match (is_datagrams, header.block_bytes) {
+        (true, 0) if is_ipv6 => DATAGRAM,
+        (true, 0) => DATAGRAM_IPV4,
+        (true, stated) if !(LEAST_BACK..=65_507).contains(&stated) => {
+            return Err(format!("datagrams of {stated} bytes"));
         }
-        Mode::Reverse | Mode::FullDuplex if is_datagrams => {
-            return Err("datagrams to a source that may be forged".into());
-        }
-        _ => {}
+        (true, stated) => stated.into(),
+        (false, _) => STREAM_BLOCK,
+    };
+    let header = Header { mode: Mode::Reverse, ..*header };
+    plan_of(Some(&header), is_datagrams, block, longest)
+}
+
+fn plan_of(
+    header: Option<&Header>,
+    is_datagrams: bool,
+    block_bytes: u64,
+    longest: u64,
+) -> Result<Plan, String> {
+    let mode = header.map_or(Mode::Forward, |header| header.mode);
+    if matches!(mode, Mode::Dual | Mode::TradeOff) {
+        return Err("a test that connects back to the client (-d or -r)".into());
     }
     if header.is_some_and(|header| header.has_key) {
         return Err("a permit key, which this server does not check".into());
@@ -366,6 +478,9 @@ pub fn fuzz_iperf2(data: &[u8]) {
         let again = Header::of_stream(&header.stream_bytes());
         assert!(again.is_some_and(|again| again.mode == header.mode));
     }
+    if let Some(bounce) = Bounce::parse(data) {
+        assert!(self::bounce(&bounce).is_ok_and(|plan| plan.check().is_ok()));
+    }
     if let Some(report) = codec::Report::parse(data)
         && report.time_us.max(report.jitter_us) < 1 << 51
     {
@@ -441,7 +556,10 @@ mod tests {
     fn what_the_protocol_does_not_carry_is_refused_by_its_field() {
         for (text, refused) in [
             ("[[connection]]\nverify = true\ntransport = \"udp\"", "connection[0].verify"),
-            ("[[connection]]\nshape = \"rr\"", "connection[0].shape"),
+            ("[[connection]]\nshape = \"crr\"", "shape"),
+            ("[[connection]]\nshape = \"rr\"\ntransport = \"udp\"", "shape"),
+            ("[[connection]]\nshape = \"rr\"\nrequest = 59\nresponse = 59", "request"),
+            ("[[connection]]\nshape = \"rr\"\nrequest = 60\nresponse = 61", "response"),
             ("[[connection]]\nstart_after = \"1s\"", "connection[0].start_after"),
             ("[[connection]]\ndirection = \"reverse\"\nno_delay = true", "connection[0].no_delay"),
             ("[[connection]]\ntransport = \"udp\"\nheader = \"none\"", "header"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_model::plan::Plan;
 use weir_model::record::{Flow, Record};
 use weir_model::units::Span;
-use weir_peers::{Protocol, ServeConfig};
+use weir_peers::{CallBacks, Protocol, ServeConfig};
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{
     ClientConfig, Event, Failure, Limits, ServerEvent, Stop, StopReason, TrafficError,
@@ -33,6 +33,16 @@ impl Serving {
 
     pub(crate) fn at(protocol: &str, bind: &str, port: u16, limits: Limits) -> Serving {
         Serving::of(protocol, config(bind, port, limits))
+    }
+
+    /// The same, which serves these tests of iperf2.
+    pub(crate) fn calling_back(
+        protocol: &str,
+        bind: &str,
+        limits: Limits,
+        call_backs: CallBacks,
+    ) -> Serving {
+        Serving::of(protocol, ServeConfig { call_backs, ..config(bind, 0, limits) })
     }
 
     pub(crate) fn of(protocol: &str, config: ServeConfig) -> Serving {
@@ -69,6 +79,7 @@ pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
         logins: None,
         passphrase: None,
         managers: None,
+        call_backs: CallBacks::Never,
         describe: None,
     }
 }

@@ -123,7 +123,7 @@ fn two_weirs_agree_in_each_mode() {
     }
 }
 
-fn has_iperf(name: &str) -> bool {
+pub(crate) fn has_iperf(name: &str) -> bool {
     let found = Command::new("iperf").arg("--version").output().is_ok();
     if !found {
         assert!(std::env::var_os("CI").is_none());
@@ -173,6 +173,7 @@ fn streams_of_iperf_are_served() {
             "-n 2M --trip-times",
             "-n 2M -C",
             "-t 1 -b 20M -l 10K",
+            "-t 1 --isochronous=10:1m,100k",
         ] {
             let theirs = bytes(&iperf(&server, &format!("{flags} -y C")).stdout);
             let far = served(&server);
@@ -234,6 +235,8 @@ fn datagrams_of_iperf_are_served() {
             "-u -n 100K -b 5M -l 1000",
             "-u -t 1 -b 500pps -l 200",
             "-u -t 1 -b 1M --trip-times",
+            "-u -t 1 --isochronous=10:1m,100k",
+            "-u -t 1 --isochronous=10:25p",
         ] {
             let output = iperf(&server, flags);
             let far = served(&server);
@@ -269,50 +272,77 @@ fn is_bound(port: u16, is_udp: bool) -> bool {
     })
 }
 
-/// Runs a test against Debian's server on a port of its own, which prints `-y C`; returns the record and its rows.
+/// Debian's server on a port of its own, which prints `-y C`.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    _program: Program,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Server {
+    pub(crate) fn start(host: &str, is_udp: bool) -> Server {
+        Server::with_flags(host, is_udp, &[])
+    }
+
+    fn with_flags(host: &str, is_udp: bool, flags: &[&str]) -> Server {
+        Server::bound(host, host, is_udp, flags)
+    }
+
+    /// One that is bound to another address than its host's, such as a group.
+    fn bound(bind: &str, host: &str, is_udp: bool, flags: &[&str]) -> Server {
+        let free = format!("{}:0", if host == "::1" { "[::1]" } else { host });
+        let address = match is_udp {
+            true => UdpSocket::bind(&free).unwrap().local_addr().unwrap(),
+            false => TcpListener::bind(&free).unwrap().local_addr().unwrap(),
+        };
+        let port = address.port();
+        let mut command = Command::new("iperf");
+        command.args(["-s", "-y", "C", "-p", &port.to_string(), "-B", bind]).args(flags);
+        if is_udp {
+            command.arg("-u");
+        }
+        if host == "::1" {
+            command.arg("-V");
+        }
+        let mut program = Program(command.stdout(Stdio::piped()).spawn().unwrap());
+        let begun = Instant::now();
+        while !is_bound(port, is_udp) {
+            assert!(begun.elapsed() < LIMIT);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut stdout = program.0.stdout.take().unwrap();
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = vec![];
+            let mut chunk = [0; 4096];
+            while let Ok(length @ 1..) = stdout.read(&mut chunk) {
+                text.extend_from_slice(&chunk[..length]);
+                let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+            }
+        });
+        Server { address, _program: program, lines }
+    }
+
+    /// Its rows, when there are this many: it writes one when a session has ended.
+    pub(crate) fn rows(&self, sessions: usize) -> Vec<Vec<String>> {
+        let mut found = vec![];
+        while found.len() < sessions {
+            found = rows(&self.lines.recv_timeout(LIMIT).unwrap());
+        }
+        found
+    }
+}
+
+/// Runs a test against Debian's server; returns the record and the server's rows.
 fn against_iperf(
     connections: &str,
     flags: &[&str],
     host: &str,
     sessions: usize,
 ) -> (Record, Vec<Vec<String>>) {
-    let is_udp = connections.contains("udp");
-    let free = format!("{}:0", if host == "::1" { "[::1]" } else { host });
-    let port = match is_udp {
-        true => UdpSocket::bind(&free).unwrap().local_addr().unwrap(),
-        false => TcpListener::bind(&free).unwrap().local_addr().unwrap(),
-    };
-    let mut command = Command::new("iperf");
-    command.args(["-s", "-y", "C", "-p", &port.port().to_string(), "-B", host]).args(flags);
-    if is_udp {
-        command.arg("-u");
-    }
-    if host == "::1" {
-        command.arg("-V");
-    }
-    let mut server = Program(command.stdout(Stdio::piped()).spawn().unwrap());
-    let begun = Instant::now();
-    while !is_bound(port.port(), is_udp) {
-        assert!(begun.elapsed() < LIMIT);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let record = test(port, connections).unwrap();
-    // It writes a row when a session has ended.
-    let mut stdout = server.0.stdout.take().unwrap();
-    let (sender, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = vec![];
-        let mut chunk = [0; 4096];
-        while let Ok(length @ 1..) = stdout.read(&mut chunk) {
-            text.extend_from_slice(&chunk[..length]);
-            let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
-        }
-    });
-    let mut found = vec![];
-    while found.len() < sessions {
-        found = rows(&lines.recv_timeout(LIMIT).unwrap());
-    }
-    (record, found)
+    let server = Server::with_flags(host, connections.contains("udp"), flags);
+    let record = test(server.address, connections).unwrap();
+    (record, server.rows(sessions))
 }
 
 #[test]
@@ -386,6 +416,28 @@ fn a_server_of_iperf_counts_datagrams() {
             assert_eq!(ours, theirs, "{connections}");
         }
     }
+}
+
+#[test]
+fn servers_of_iperf_receive_what_is_sent_to_their_group() {
+    if !has_iperf("servers_of_iperf_receive_what_is_sent_to_their_group") {
+        return;
+    }
+    let server = Server::bound("239.1.2.3%lo", "127.0.0.1", true, &[]);
+    let group = SocketAddr::new("239.1.2.3".parse().unwrap(), server.address.port());
+    // The loopback interface is that of the address to send from.
+    let datagrams =
+        |more: &str| format!("bind = \"127.0.0.1\"\n[[connection]]\ntransport = \"udp\"\n{more}");
+    let text = datagrams("ttl = 1\npackets = 100\nrate = \"500pps\"\npayload = 1000");
+    let record = test(group, &text).unwrap();
+    // No report is expected.
+    assert_eq!((record.status, sent(&record.flows[0])), (Status::Complete, (100_000, 100)));
+    assert!(record.flows[0].receiver.is_none());
+    let rows = server.rows(1);
+    assert_eq!((rows[0][7].as_str(), rows[0][10].as_str()), ("100000", "0"));
+    let failure =
+        test(group, &datagrams("direction = \"reverse\"\nduration = \"1s\"")).unwrap_err();
+    assert_eq!(failure.error.exit_code(), 2);
 }
 
 #[test]

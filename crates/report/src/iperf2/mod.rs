@@ -1,5 +1,6 @@
 //! A test as iperf (iperf2) prints it: text and CSV. The lines are those of iperf 2.1.8.
 
+mod bounce;
 mod rows;
 
 use std::str::FromStr;
@@ -72,6 +73,19 @@ pub struct Iperf2Options {
     pub csv: bool,
     /// Whether sums of several streams alone are printed, `--sum-only`.
     pub sum_only: bool,
+    /// Whether the server connects back, so that each direction has sockets of its own.
+    pub calls_back: bool,
+    /// What a test of round trips asks of the server; absent: it is unknown, or another test.
+    pub bounce: Option<Iperf2Bounce>,
+}
+
+/// What a client asks of the server of a test of round trips (`--bounceback`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Iperf2Bounce {
+    /// How long it waits before each response, µs.
+    pub hold_us: u32,
+    /// Whether it acknowledges segments without a delay.
+    pub quick_ack: bool,
 }
 
 /// A size of a window, such as `16.0 KByte`.
@@ -115,6 +129,8 @@ pub struct Iperf2Text {
     /// Number of its first stream.
     first: u32,
     has_heading: bool,
+    /// How many flows have their line.
+    listed: usize,
 }
 
 /// Why a record has no such form.
@@ -123,7 +139,7 @@ pub struct NoIperf2Form;
 
 impl std::fmt::Display for NoIperf2Form {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("iperf has no form for it: its flows are not streams over TCP or UDP")
+        f.write_str("iperf has no form for it: its flows are neither streams over TCP or UDP nor requests on one")
     }
 }
 
@@ -135,11 +151,12 @@ impl Iperf2Text {
     /// [`NoIperf2Form`].
     pub fn new(known: Record, options: Iperf2Options, first: u32) -> Result<Self, NoIperf2Form> {
         let connections = &known.plan.connections;
-        let is_stream = connections
-            .iter()
-            .all(|c| c.shape == Shape::Stream && c.transport.name().ip() && c.echo.is_none());
+        let is_stream = connections.iter().all(|c| {
+            let is_bounce = c.shape == Shape::Rr && !c.transport.datagrams();
+            (c.shape == Shape::Stream || is_bounce) && c.transport.name().ip() && c.echo.is_none()
+        });
         match is_stream && !connections.is_empty() {
-            true => Ok(Iperf2Text { known, options, first, has_heading: false }),
+            true => Ok(Iperf2Text { known, options, first, has_heading: false, listed: 0 }),
             false => Err(NoIperf2Form),
         }
     }
@@ -170,13 +187,24 @@ impl Iperf2Text {
         self.known.plan.connections.first().is_some_and(|c| c.transport.datagrams())
     }
 
+    /// Whether both ends send on one socket.
     fn is_both_ways(&self) -> bool {
-        self.known.plan.connections.len() > 1
+        self.known.plan.connections.len() > 1 && !self.options.calls_back
     }
 
     /// How many streams there are, each of both directions where both ends send.
     fn streams(&self) -> u32 {
-        self.known.plan.connections.first().map_or(1, |c| c.count)
+        let connections = self.known.plan.connections.iter();
+        let count = connections.map(|c| c.count).reduce(|first, second| {
+            if self.options.calls_back { first.saturating_add(second) } else { first }
+        });
+        count.unwrap_or(1)
+    }
+
+    /// The lines of flows that have been opened since the start.
+    pub fn opened(&mut self, flows: Vec<Flow>) -> String {
+        self.known.flows.extend(flows);
+        self.start()
     }
 
     /// Whether this end sends a flow.
@@ -189,7 +217,7 @@ impl Iperf2Text {
         let number = self.first + (flow.id.saturating_sub(1)) % self.streams().max(1);
         let is_of_server = match self.is_served() {
             true => Self::sends(flow) && self.is_both_ways(),
-            false => !Self::sends(flow),
+            false => !Self::sends(flow) && !self.options.calls_back,
         };
         match is_of_server {
             true => format!("[{:>3}]", format!("*{number}")),
@@ -199,17 +227,21 @@ impl Iperf2Text {
 
     /// The lines of the streams.
     #[must_use]
-    pub fn start(&self) -> String {
+    pub fn start(&mut self) -> String {
         if self.options.csv {
             return String::new();
         }
         let mut out = String::new();
         let mode = match (self.is_both_ways(), self.known.flows.first().map(Self::sends)) {
-            (true, _) => " (full-duplex)",
-            (false, Some(sends)) if sends == self.is_served() => " (reverse)",
-            _ => "",
+            _ if self.is_bounce() => self.bounce_mode(),
+            (true, _) => " (full-duplex)".into(),
+            (false, _) if self.options.calls_back => String::new(),
+            (false, Some(sends)) if sends == self.is_served() => " (reverse)".into(),
+            _ => String::new(),
         };
-        for flow in self.known.flows.iter().take(self.streams() as usize) {
+        let streams = self.streams() as usize;
+        let listed = std::mem::replace(&mut self.listed, self.known.flows.len().min(streams));
+        for flow in self.known.flows.iter().take(streams).skip(listed) {
             let [(local, local_port), (remote, remote_port)] = addresses(flow);
             let number = self.first + (flow.id.saturating_sub(1)) % self.streams().max(1);
             out += &format!(
@@ -223,6 +255,9 @@ impl Iperf2Text {
     #[must_use]
     pub fn interval(&mut self, interval: &Interval, time: &dyn Fn(f64) -> String) -> String {
         let heading = self.heading_once();
+        if self.has_bounces() {
+            return heading + &self.bounce_rows(interval);
+        }
         let mut rows = vec![];
         for counts in &interval.flows {
             let flow = self.known.flows.iter().find(|flow| flow.id == counts.id);
@@ -238,10 +273,19 @@ impl Iperf2Text {
     /// The results, of a complete or a partial record.
     #[must_use]
     pub fn summary(&mut self, record: &Record, time: &dyn Fn(f64) -> String) -> String {
-        let rows: Vec<Row<'_>> = record.flows.iter().filter_map(Row::of_flow).collect();
         let mut out = self.heading_once();
+        if self.has_bounces() {
+            return out + &self.bounces(record);
+        }
+        let mut rows: Vec<Row<'_>> = record.flows.iter().filter_map(Row::of_flow).collect();
+        // A server of round trips sends back what it receives.
+        let ways = if self.is_bounce() { 2 } else { 1 };
+        rows.iter_mut().for_each(|row| row.bytes = row.bytes.saturating_mul(ways));
         out += &self.printed(&rows, time);
-        let reports: Vec<Row<'_>> = record.flows.iter().filter_map(Row::of_report).collect();
+        // What the server sends back is reported to it.
+        let reported = |flow: &&Flow| !self.options.calls_back || Self::sends(flow);
+        let reports = record.flows.iter().filter(reported);
+        let reports: Vec<Row<'_>> = reports.filter_map(Row::of_report).collect();
         let is_reported = self.datagrams() && !self.is_served();
         if is_reported && !self.options.csv {
             for row in rows.iter().filter(|row| row.sends) {
@@ -269,6 +313,9 @@ impl Iperf2Text {
     }
 
     fn heading(&self, receives: bool) -> &'static str {
+        if self.has_bounces() {
+            return bounce::HEADING;
+        }
         match (self.datagrams(), receives, self.options.enhanced) {
             (true, true, _) => {
                 "[ ID] Interval       Transfer     Bandwidth        Jitter   Lost/Total Datagrams\n"
@@ -286,7 +333,7 @@ impl Iperf2Text {
     /// Rows with the sums of several.
     fn printed(&self, rows: &[Row<'_>], time: &dyn Fn(f64) -> String) -> String {
         let mut out = String::new();
-        let has_sum = rows.len() > 1;
+        let has_sum = rows.len() > 1 && !(self.options.calls_back && rows.len() == 2);
         if !(has_sum && self.options.sum_only) {
             for row in rows {
                 out += &self.row(&self.label(row.flow), row, time);

@@ -192,5 +192,5 @@ TCP window size: 16.0 KByte (default)
         asked.contains("UDP buffer size:  128 KByte (WARNING: requested 64.0 KByte)\n"),
         "{asked}"
     );
-    assert!(Iperf2Text::new(record("[[connection]]\nshape = \"rr\""), options, 1).is_err());
+    assert!(Iperf2Text::new(record("[[connection]]\nshape = \"crr\""), options, 1).is_err());
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_report::{Iperf2Options, Iperf2Unit};
+use weir_peers::{CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Isochronous};
+use weir_report::{Iperf2Bounce, Iperf2Options, Iperf2Unit};
 
 use super::output::IperfSettings;
 use crate::commands::tool::fresh_buffers;
@@ -36,6 +37,9 @@ pub(crate) struct IperfArgs {
     /// Run in the background
     #[arg(short = 'D', long, conflicts_with = "client", help_heading = "Server")]
     daemon: bool,
+    /// Also connect back to the sources of UDP that ask for it (-d, -r); a forged source makes this server send to another host
+    #[arg(long, conflicts_with = "client", help_heading = "Server")]
+    udp_call_back: bool,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true, conflicts_with = "client")]
     in_background: bool,
@@ -108,6 +112,30 @@ struct TrafficArgs {
     /// Both ends send, on the same sockets
     #[arg(long = "full-duplex", conflicts_with_all = ["reverse", "server"])]
     full_duplex: bool,
+    /// Both ends send; the server connects back to this end
+    #[arg(short = 'd', long, conflicts_with_all = ["reverse", "full_duplex", "server"])]
+    dualtest: bool,
+    /// The same, one after the other
+    #[arg(short = 'r', long, conflicts_with_all = ["reverse", "full_duplex", "dualtest", "server"])]
+    tradeoff: bool,
+    /// Port of this end to which the server connects back [default: chosen by the system]
+    #[arg(short = 'L', long = "listenport", value_name = "PORT", value_parser = values::whole(1024_u16..=65_535), conflicts_with = "server")]
+    listen_port: Option<u16>,
+    /// Measure round trips: requests that the server sends back, this many in each burst [default: 10]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = values::whole(1_u32..=10_000), conflicts_with_all = ["udp", "num", "bandwidth", "reverse", "full_duplex", "dualtest", "tradeoff", "server"])]
+    bounceback: Option<u32>,
+    /// Milliseconds that the server waits before each response
+    #[arg(long, value_name = "MILLISECONDS", requires = "bounceback")]
+    bounceback_hold: Option<String>,
+    /// Seconds from one burst to the next; 0: one request after the other [default: 1]
+    #[arg(long, value_name = "SECONDS", requires = "bounceback")]
+    bounceback_period: Option<String>,
+    /// Let the server delay acknowledgements
+    #[arg(long, requires = "bounceback")]
+    bounceback_no_quickack: bool,
+    /// Send frames: their number per second, and mean and standard deviation of the rate in bits (k, m, g) or bytes (K, M, G) per second; 25p: datagrams of a frame [default: 60:20m,0]
+    #[arg(long, value_name = "FPS:MEAN[,DEVIATION]", num_args = 0..=1, require_equals = true, default_missing_value = "60:20m,0", conflicts_with_all = ["num", "bandwidth", "reverse", "full_duplex", "dualtest", "tradeoff", "bounceback", "server"])]
+    isochronous: Option<String>,
     /// TCP maximum segment size
     #[arg(short = 'M', long, value_name = "BYTES", conflicts_with = "server")]
     mss: Option<String>,
@@ -179,6 +207,8 @@ fn size(flag: &str, text: &str) -> Result<u64, CliError> {
 /// Bytes of a datagram, where none are stated.
 const DATAGRAM: u64 = 1470;
 const DATAGRAM_IPV6: u64 = 1450;
+/// Bytes of a request, where none are stated.
+const BOUNCE: u64 = 100;
 /// Rate of datagrams where none is stated, bit/s.
 const RATE: &str = "1M";
 
@@ -209,6 +239,75 @@ impl IperfArgs {
 
     pub(super) fn has_rows(&self) -> bool {
         self.interval.is_some()
+    }
+
+    /// What only a client of iperf2 asks for.
+    ///
+    /// # Errors
+    /// An invalid time or rate.
+    pub(super) fn extras(&self) -> Result<Iperf2Extras, CliError> {
+        let t = &self.traffic;
+        let call_back = (t.dualtest || t.tradeoff)
+            .then_some(Iperf2CallBack { is_after: t.tradeoff, port: t.listen_port });
+        let hold = t.bounceback_hold.as_deref().unwrap_or("0");
+        let hold_us = hold.parse::<f64>().ok().filter(|ms| (0.0..=10_000.0).contains(ms));
+        let hold_us = hold_us
+            .ok_or_else(|| CliError::flag("--bounceback-hold", hold, "milliseconds, 0 to 10000"))?;
+        let hold_us = (1000.0 * hold_us) as u32;
+        Ok(Iperf2Extras {
+            call_back,
+            hold_us,
+            no_quick_ack: t.bounceback_no_quickack,
+            isochronous: self.isochronous()?,
+        })
+    }
+
+    /// The frames of an isochronous test.
+    fn isochronous(&self) -> Result<Option<Iperf2Isochronous>, CliError> {
+        let Some(text) = self.traffic.isochronous.as_deref() else { return Ok(None) };
+        let refused = || {
+            let accepted = "FPS:MEAN[,DEVIATION], such as 60:20m,2m, or FPS:Np";
+            CliError::flag("--isochronous", text, accepted)
+        };
+        let (fps, rates) = text.split_once(':').ok_or_else(refused)?;
+        let frames_per_second: f64 = fps.parse().map_err(|_| refused())?;
+        let (mean, deviation) = rates.split_once(',').unwrap_or((rates, "0"));
+        let rate = |text: &str| {
+            let number = size("--isochronous", text).map_err(|_| refused())? as f64;
+            let is_bytes = text.ends_with(|c: char| c.is_ascii_uppercase());
+            Ok::<_, CliError>(if is_bytes { 8.0 * number } else { number })
+        };
+        let mean = match mean.strip_suffix('p') {
+            Some(packets) if self.udp => {
+                let packets: u32 = packets.parse().map_err(|_| refused())?;
+                let length = self.bytes()?.unwrap_or(0) as f64;
+                8.0 * length * frames_per_second * f64::from(packets)
+            }
+            _ => rate(mean)?,
+        };
+        let deviation = rate(deviation)?;
+        Ok(Some(Iperf2Isochronous { frames_per_second, mean, deviation }))
+    }
+
+    /// The requests of a burst and the seconds from one to the next, of a test of round trips.
+    fn bursts(&self) -> Result<Option<(u32, f64)>, CliError> {
+        let t = &self.traffic;
+        let Some(burst) = t.bounceback else { return Ok(None) };
+        let period = t.bounceback_period.as_deref().unwrap_or("1");
+        let seconds =
+            period.parse::<f64>().ok().filter(|s| *s == 0.0 || (0.001..=3600.0).contains(s));
+        match seconds {
+            Some(seconds) => Ok(Some((burst, seconds))),
+            None => {
+                let accepted = "seconds, 0.001 to 3600, or 0: one request after the other";
+                Err(CliError::flag("--bounceback-period", period, accepted))
+            }
+        }
+    }
+
+    /// The tests that a server serves by connecting back.
+    pub(super) fn call_backs(&self) -> CallBacks {
+        if self.udp_call_back { CallBacks::All } else { CallBacks::Streams }
     }
 
     fn is_ipv6(&self) -> bool {
@@ -253,6 +352,11 @@ impl IperfArgs {
             enhanced: self.enhanced,
             csv: self.reportstyle.is_some(),
             sum_only: self.sum_only,
+            calls_back: self.traffic.dualtest || self.traffic.tradeoff,
+            bounce: self.traffic.bounceback.and_then(|_| {
+                let Iperf2Extras { hold_us, no_quick_ack, .. } = self.extras().ok()?;
+                Some(Iperf2Bounce { hold_us, quick_ack: !no_quick_ack })
+            }),
         }
     }
 
@@ -271,20 +375,28 @@ impl IperfArgs {
             buffer: if self.traffic.reverse { receive } else { send },
             requested,
             length: self.bytes()?,
+            bursts: self.bursts()?,
         })
     }
 
     /// Bytes of a write or of a datagram.
     fn bytes(&self) -> Result<Option<u64>, CliError> {
-        let usual = if self.is_ipv6() { DATAGRAM_IPV6 } else { DATAGRAM };
+        // A server that sends has no room for more than its own default of IPv6.
+        let t = &self.traffic;
+        let is_small = self.is_ipv6() || t.reverse || t.full_duplex || t.dualtest || t.tradeoff;
+        let usual = if is_small { DATAGRAM_IPV6 } else { DATAGRAM };
         match self.length.as_deref() {
             Some(text) => size("--length", text).map(Some),
+            None if self.traffic.bounceback.is_some() => Ok(Some(BOUNCE)),
             None => Ok(self.udp.then_some(usual)),
         }
     }
 
     /// The rate as `weir test` has it.
     fn rate(&self) -> Result<Option<String>, CliError> {
+        if let Some((burst, seconds)) = self.bursts()?.filter(|(_, seconds)| *seconds > 0.0) {
+            return Ok(Some(format!("{}pps/{burst}", f64::from(burst) / seconds)));
+        }
         let given = self.traffic.bandwidth.as_deref();
         let Some(text) = given.or(self.udp.then_some(RATE)) else { return Ok(None) };
         if text.ends_with("pps") {
@@ -314,7 +426,14 @@ impl IperfArgs {
         valued("--cport", port.map(String::from));
         valued("--bind-dev", device.map(String::from));
         valued("--logfile", self.output.as_ref().map(|path| path.to_string_lossy().into()));
-        valued("--length", self.bytes()?.map(|bytes| bytes.to_string()));
+        let length = self.bytes()?.map(|bytes| bytes.to_string());
+        match t.bounceback {
+            Some(_) => {
+                valued("--request", length.clone());
+                valued("--response", length);
+            }
+            None => valued("--length", length),
+        }
         valued("--window", bytes("--window", &self.window)?);
         valued("--time", t.time.clone());
         valued("--bytes", bytes("--num", &t.num)?);
@@ -327,8 +446,9 @@ impl IperfArgs {
         let switches = [
             ("--ipv6", self.is_ipv6()),
             ("--udp", self.udp),
+            ("--rr", t.bounceback.is_some()),
             ("--reverse", t.reverse),
-            ("--bidir", t.full_duplex),
+            ("--bidir", t.full_duplex || t.dualtest || t.tradeoff),
             ("--no-delay", t.nodelay),
         ];
         words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
@@ -367,6 +487,13 @@ mod tests {
             "-c h -u -b 10M -l 1000 -t 5 -T 3 -V --trip-times -X",
             "-c h -B 127.0.0.1:5002 -Z cubic -o file",
             "-c h -u -b 500pps -B [::1]:9",
+            "-c h -d -L 6001",
+            "-c h -r -u -P 2",
+            "-c h -u --isochronous=10:100k,10k -t 2",
+            "-c h --isochronous",
+            "-c h --bounceback -e -i 1",
+            "-c h --bounceback=3 --bounceback-period=0.2 --bounceback-hold=5 -l 200 -P 2",
+            "-c h --bounceback --bounceback-period 0 --bounceback-no-quickack -N",
         ] {
             let typed = words(line).into_iter().map(std::ffi::OsString::from);
             crate::commands::tool::Line::try_parse_from(typed)
@@ -387,8 +514,10 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_one_end_and_tests_that_connect_back_are_refused() {
-        for line in ["", "-s -R", "-c h -D", "-s -c h", "-c h -d", "-c h -r", "-c h -y j"] {
+    fn flags_of_one_end_are_refused() {
+        for line in
+            ["", "-s -R", "-c h -D", "-s -c h", "-c h -d -r", "-c h -d -R", "-s -d", "-c h -y j"]
+        {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -39,7 +39,10 @@ pub(crate) fn run(args: &IperfArgs, words: &[OsString]) -> i32 {
 fn client(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError> {
     let settings = args.settings()?;
     let test = tool::test(args.test_words()?, Tool::Iperf(settings))?;
-    test::run_for(&test, words, weir_peers::run)
+    let extras = args.extras()?;
+    test::run_for(&test, words, |config, stop, observe| {
+        weir_peers::run_iperf2(&config, &extras, &stop, observe)
+    })
 }
 
 /// The time of a line of CSV, `seconds` after the start of a test: in milliseconds with `-e`, as iperf does.

@@ -24,6 +24,8 @@ pub(crate) struct IperfSettings {
     pub(super) requested: Option<u64>,
     /// Bytes of a write or of a datagram, if they are stated.
     pub(super) length: Option<u64>,
+    /// Requests of a burst and seconds from one to the next, of a test of round trips.
+    pub(super) bursts: Option<(u32, f64)>,
 }
 
 /// The text of a test.
@@ -51,22 +53,42 @@ impl ToolOutput for IperfText {
         }
         let transport = if s.udp { "UDP" } else { "TCP" };
         let title = format!("Client connecting to {host}, {transport} port {port}");
-        let details = match s.length.filter(|_| s.udp) {
-            Some(length) => vec![format!("Sending {length} byte datagrams")],
-            None => vec![],
+        let length = s.length.unwrap_or(0);
+        let details = match (s.bursts, s.options.bounce) {
+            (Some((burst, seconds)), Some(bounce)) => {
+                let quick_ack = if bounce.quick_ack { " & tcp_quickack" } else { "" };
+                let hold = bounce.hold_us;
+                let bursting = format!(
+                    "Bursting: {length:4} Byte writes {burst} times every {seconds:.2} second(s)"
+                );
+                let bouncing = format!(
+                    "Bounce-back test (size= {length} Byte) (server hold req={hold} usecs{quick_ack})"
+                );
+                [bursting].into_iter().filter(|_| seconds > 0.0).chain([bouncing]).collect()
+            }
+            _ if s.udp => vec![format!("Sending {length} byte datagrams")],
+            _ => vec![],
         };
         iperf2_banner(&title, s.udp, &details, s.buffer, s.requested)
     }
 
-    fn addresses(&mut self, addresses: &[FlowAddresses]) {
-        self.known.flows = addresses.iter().map(flow).collect();
+    fn addresses(&mut self, addresses: &[FlowAddresses]) -> String {
+        let flows: Vec<Flow> = addresses.iter().map(flow).collect();
+        match &mut self.text {
+            // The server has connected back.
+            Some(text) => text.opened(flows),
+            None => {
+                self.known.flows = flows;
+                String::new()
+            }
+        }
     }
 
     fn started(&mut self, start: &Start, _: &[FlowSpec]) -> String {
         self.started = since_epoch(SystemTime::now());
         self.known.plan = start.plan.clone();
         self.text = Iperf2Text::new(self.known.clone(), self.settings.options, 1).ok();
-        self.text.as_ref().map(Iperf2Text::start).unwrap_or_default()
+        self.text.as_mut().map(Iperf2Text::start).unwrap_or_default()
     }
 
     fn interval(&mut self, interval: &Interval) -> String {

@@ -33,6 +33,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         passphrase: None,
         managers: None,
         describe: None,
+        call_backs: args.call_backs(),
     };
     let (wants_background, in_background) = args.runs_in();
     if wants_background && !in_background {

@@ -61,7 +61,7 @@ impl ToolOutput for Iperf3Output {
         }
     }
 
-    fn addresses(&mut self, addresses: &[FlowAddresses]) {
+    fn addresses(&mut self, addresses: &[FlowAddresses]) -> String {
         self.known.flows = addresses
             .iter()
             .map(|known| {
@@ -74,6 +74,7 @@ impl ToolOutput for Iperf3Output {
                 Flow { id: known.flow, direction, source, destination, ..Flow::default() }
             })
             .collect();
+        String::new()
     }
 
     fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String {

@@ -49,6 +49,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         passphrase: None,
         managers: None,
         describe: Some(describe),
+        call_backs: Default::default(),
     };
     let stamp = args.timestamps()?;
     if serving.daemon && !serving.in_background {

@@ -122,6 +122,7 @@ fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
         logins: None,
         managers: None,
         describe: None,
+        call_backs: weir_peers::CallBacks::Never,
     };
     let is_shown = !args.in_background;
     if !args.foreground && !args.in_background {

@@ -241,6 +241,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         peers: args.peers.ports(),
         hmac_key_file: args.peers.hmac_key_file.clone(),
         ditg_managers: args.peers.ditg_managers(),
+        iperf2_call_back: args.peers.iperf2_call_back,
     }
 }
 

@@ -13,7 +13,7 @@ use weir_model::impairment::Prefixes;
 use weir_model::plan::PeerName;
 use weir_model::record::{Record, SERVED};
 use weir_model::warning::{Severity, Warning};
-use weir_peers::{Managers, PROTOCOLS, Protocol, ServeConfig, Server};
+use weir_peers::{CallBacks, Managers, PROTOCOLS, Protocol, ServeConfig, Server};
 use weir_runs::retention::Retention;
 use weir_traffic::session::WorkerConfig;
 
@@ -46,6 +46,9 @@ pub(crate) struct PeersArgs {
     /// Addresses or prefixes of the receivers to which these managers may let it send
     #[arg(long, value_name = "PREFIX[,PREFIX]", requires = "ditg_managers")]
     ditg_receivers: Option<Prefixes>,
+    /// Let iperf2's server connect back to its clients over TCP, as their -d and -r ask for
+    #[arg(long)]
+    pub(super) iperf2_call_back: bool,
 }
 
 /// The protocol that needs lists of managers and receivers.
@@ -130,6 +133,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     if hmac.is_some() && !job.peers.contains_key(PeerName::Stamp.label()) {
         return Err(CliError::flag("--hmac-key-file", "given", "with --peer stamp"));
     }
+    let call_backs = if job.iperf2_call_back { CallBacks::Streams } else { CallBacks::Never };
     let open = |(name, port): (&String, &u16)| {
         let found = served().find(|protocol| protocol.name == *name);
         let Some((protocol, serve)) = found.and_then(|protocol| Some((protocol, protocol.serve?)))
@@ -142,7 +146,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
             return Err(CliError::flag("peer", protocol.name, accepted));
         }
         let managers = managers.map(|list| Managers { from: list.from, to: list.to });
-        let config = ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port) };
+        let config = ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port, call_backs) };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
@@ -151,7 +155,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     if is_open && !own.one_off && own.idle_timeout.is_none() {
         for protocol in PROTOCOLS {
             let Some(guests) = protocol.guests else { continue };
-            let (strangers, server) = guests(&config_of(own, own.port));
+            let (strangers, server) = guests(&config_of(own, own.port, call_backs));
             own.strangers = Some(strangers);
             listening.push(Listening { protocol, server });
         }
@@ -159,7 +163,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     Ok(listening)
 }
 
-fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
+fn config_of(own: &ServerConfig, port: u16, call_backs: CallBacks) -> ServeConfig {
     ServeConfig {
         bind: own.bind.clone(),
         port,
@@ -175,6 +179,7 @@ fn config_of(own: &ServerConfig, port: u16) -> ServeConfig {
         hmac: None,
         managers: None,
         describe: Some(crate::commands::iperf3::describe),
+        call_backs,
     }
 }
 

@@ -223,7 +223,9 @@ impl Outputs {
 
     /// The addresses of the flows are known.
     pub(crate) fn addresses(&mut self, addresses: &[FlowAddresses]) {
-        self.tool.iter_mut().for_each(|tool| tool.addresses(addresses));
+        if let Some(tool) = &mut self.tool {
+            self.sink.text(&tool.addresses(addresses));
+        }
     }
 
     /// Traffic starts.

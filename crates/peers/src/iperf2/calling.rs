@@ -1,0 +1,168 @@
+//! Tests in which this server connects back to its client. Each stream, and each source of datagrams, of the client has a
+//! session of what is sent back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_model::plan::Plan;
+use weir_model::record::Status;
+use weir_traffic::session::{self, End, FlowEvent, Share};
+
+use super::codec::{self, Header, Mode};
+use super::senders::{self, Sender};
+use super::server::{Session, Shared};
+use super::settings;
+use crate::CallBacks;
+use crate::ending::Over;
+use crate::sessions::{Ended, counted, intervals};
+
+/// How long a client may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Ports below belong to services of the system: nothing from or to them is a test.
+const FIRST_PORT: u16 = 1024;
+
+/// A client that has asked to be called back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    header: Header,
+    to: SocketAddr,
+    /// The address at which it has reached this server.
+    local: Option<SocketAddr>,
+    /// Once it has sent.
+    pub(super) is_after: bool,
+}
+
+impl Call {
+    /// Divides a test in which the server connects back into what the client sends and what is sent back.
+    ///
+    /// # Errors
+    /// The reason for which it is not served.
+    pub(super) fn of(
+        header: Option<Header>,
+        peer: SocketAddr,
+        is_datagrams: bool,
+        served: CallBacks,
+    ) -> Result<(Option<Header>, Option<Call>), String> {
+        let Some(header) = header else { return Ok((None, None)) };
+        if !matches!(header.mode, Mode::Dual | Mode::TradeOff) {
+            return Ok((Some(header), None));
+        }
+        let is_served = match served {
+            CallBacks::Never => false,
+            CallBacks::Streams => !is_datagrams,
+            CallBacks::All => true,
+        };
+        if !is_served {
+            return Err("a test that connects back to the client (-d or -r)".into());
+        }
+        let port = u16::try_from(header.port).ok().filter(|port| *port >= FIRST_PORT);
+        let Some(port) = port.filter(|_| peer.port() >= FIRST_PORT) else {
+            return Err(format!(
+                "a connection to port {} for a client at port {}: both must be above 1023",
+                header.port,
+                peer.port()
+            ));
+        };
+        let to = SocketAddr::new(peer.ip(), port);
+        let is_after = header.mode == Mode::TradeOff;
+        let own = Header { mode: Mode::Forward, ..header };
+        Ok((Some(own), Some(Call { header, to, local: None, is_after })))
+    }
+
+    /// The same for a client that has reached this server at an address.
+    pub(super) fn at_address(self, local: Option<SocketAddr>) -> Self {
+        Call { local, ..self }
+    }
+
+    /// The plan of what is sent back, from the address that the client knows.
+    fn plan(&self, shared: &Shared, is_datagrams: bool) -> Result<Plan, String> {
+        let longest = shared.limits.session_seconds;
+        let plan = settings::back(&self.header, is_datagrams, self.to.is_ipv6(), longest)?;
+        let local = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        let host = Some(self.to.ip().to_canonical().to_string());
+        Ok(Plan { host, bind: local.map(Into::into), ..plan })
+    }
+
+    /// Connects to the client and sends.
+    pub(super) async fn stream(self, shared: Arc<Shared>) {
+        if let Err(reason) = self.try_stream(&shared).await {
+            shared.refused(self.to, format!("connecting back: {reason}"));
+        }
+    }
+
+    async fn try_stream(&self, shared: &Shared) -> Result<(), String> {
+        let plan = self.plan(shared, false)?;
+        let most = shared.limits.sessions;
+        let share = Share::take(&shared.streams, |l| &l.sessions, 1, most);
+        let _share = share.ok_or_else(|| format!("{most} sessions are open"))?;
+        let specs = plan.flows(crate::family(self.to), session::path_mtu_bytes(self.to.ip()));
+        let connecting = session::connect_stream(&plan, &specs[0], true, self.to, CONNECT);
+        let stream = connecting.await.map_err(|error| error.to_string())?;
+        let session = Session { plan, specs, begun: vec![], bounce: None, peer: self.to };
+        session.run(stream, shared).await;
+        Ok(())
+    }
+
+    /// Sends datagrams to the client.
+    pub(super) async fn datagrams(self, shared: Arc<Shared>) {
+        if let Err(reason) = self.try_datagrams(&shared).await {
+            shared.refused(self.to, format!("connecting back: {reason}"));
+        }
+    }
+
+    async fn try_datagrams(&self, shared: &Shared) -> Result<(), String> {
+        let plan = self.plan(shared, true)?;
+        let most = shared.limits.sessions;
+        let share = Share::take(&shared.datagrams, |l| &l.sessions, 1, most);
+        let _share = share.ok_or_else(|| format!("{most} sessions are open"))?;
+        let specs = plan.flows(crate::family(self.to), u32::MAX);
+        let spec = &specs[0];
+        let socket = session::open_datagrams(&plan, spec, true, None, Some(self.to));
+        let socket = socket.map_err(|error| error.to_string())?;
+        let size = usize::try_from(spec.max_payload()).unwrap_or(0).max(codec::NUMBER_BYTES);
+        let sender = Sender::new(spec, vec![0; size], !self.header.wants_no_report);
+        let mut end = End::new(&shared.workers, &counted(&plan), true);
+        end.datagrams(&settings::sent(spec), true, socket, Some(sender.signals()));
+        let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
+        shared.opened(number, self.to, 1);
+        let intervals = intervals(shared.workers.now_ns(), 0);
+        end.start(intervals);
+        let longest = tokio::time::sleep(Duration::from_secs(shared.limits.session_seconds));
+        tokio::pin!(longest);
+        let over = loop {
+            tokio::select! {
+                () = &mut longest => {
+                    end.stop();
+                    let reason = "the session reached the limit of its time";
+                    break Some(Ended::new(Status::Partial, reason));
+                }
+                event = end.event() => match event {
+                    FlowEvent::SenderDone(total) => {
+                        sender.announce(&end, total.packets);
+                        break None;
+                    }
+                    FlowEvent::Failed(_, text) => break Some(Ended::new(Status::Partial, text)),
+                    _ => {}
+                },
+                reason = shared.stop.asked(1) => {
+                    end.stop();
+                    break Some(Ended::new(Status::Interrupted, reason.text()));
+                }
+            }
+        };
+        let senders = [sender];
+        let ended = match over {
+            Some(ended) => ended,
+            None => match senders::reported(&end, &senders, self.to).await {
+                Over::Failed(error) => Ended::new(Status::Partial, error.to_string()),
+                _ => Ended::new(Status::Complete, "all was sent"),
+            },
+        };
+        let ends = (end.finish(), senders::far(&senders));
+        drop(end);
+        shared.closed(number, (plan, specs), self.to, ends, intervals, ended);
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Isochronous tests (`--isochronous`): frames of log-normal sizes at a steady rate, as video has them. Over UDP a frame is cut into
+//! datagrams, which leave one after the other; over TCP it is a write. The headers of both state the frame.
+
+use std::sync::Arc;
+
+use weir_flow::{Recording, Supply};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash, normal_quantile, open_unit_interval};
+use weir_model::content::Content;
+use weir_model::plan::{CatchUp, Family, Plan};
+use weir_model::units::{RateLimit, SendRate};
+use weir_traffic::TrafficError;
+use weir_traffic::session::Framing;
+
+use super::client::Extras;
+use super::codec::{HEADER_BYTES, Header, NUMBER_BYTES};
+use super::settings;
+
+/// Bytes of the header of a stream, and of each of its frames.
+pub(super) const STREAM_BYTES: usize = HEADER_BYTES + 20;
+/// Bytes of a datagram up to the end of its frame's fields: no datagram is shorter.
+const LEAST_DATAGRAM: usize = NUMBER_BYTES + HEADER_BYTES + 32;
+/// Maximum number of datagrams, and of their bytes, that are prepared. Longer tests repeat them.
+const MAX_DATAGRAMS: u64 = 200_000;
+const MAX_BYTES: u64 = 128 << 20;
+
+/// The frames of an isochronous test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Isochronous {
+    /// Frames per second.
+    pub frames_per_second: f64,
+    /// Mean rate, bit/s.
+    pub mean: f64,
+    /// Standard deviation of the rate, bit/s.
+    pub deviation: f64,
+}
+
+impl Isochronous {
+    /// Checks the frames.
+    ///
+    /// # Errors
+    /// [`TrafficError::Input`].
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), TrafficError> {
+        let Isochronous { frames_per_second, mean, deviation } = *self;
+        let given = || format!("{frames_per_second}:{mean},{deviation}");
+        let is_valid = (0.1..=10_000.0).contains(&frames_per_second)
+            && (1.0..=1e12).contains(&mean)
+            && (0.0..=1e12).contains(&deviation);
+        if !is_valid {
+            let accepted = "0.1 to 10000 frames per second, and a rate";
+            return settings::refused("isochronous", given(), accepted);
+        }
+        let [connection] = &plan.connections[..] else {
+            return settings::refused("direction", "both", "forward, for isochronous frames");
+        };
+        if connection.direction != weir_model::plan::Direction::Forward {
+            return settings::refused("direction", "reverse", "forward, for isochronous frames");
+        }
+        if connection.bytes.is_some() || connection.packets.is_some() {
+            return settings::refused("bytes", "given", "a duration, for isochronous frames");
+        }
+        Ok(())
+    }
+
+    /// Mean and standard deviation of a frame, bytes.
+    fn frame(&self) -> [f64; 2] {
+        [self.mean, self.deviation].map(|rate| rate / 8.0 / self.frames_per_second)
+    }
+
+    fn period_us(&self) -> u32 {
+        (1e6 / self.frames_per_second) as u32
+    }
+
+    /// Makes the frames of a stream: writes of these sizes at this rate.
+    ///
+    /// # Errors
+    /// [`TrafficError::Plan`].
+    pub(super) fn stream(&self, plan: &mut Plan) -> Result<(), TrafficError> {
+        let [mean, deviation] = self.frame();
+        for connection in &mut plan.connections {
+            let text = match deviation > 0.0 {
+                true => format!(
+                    "log_normal(mean={mean:.0}, deviation={deviation:.0}, min={STREAM_BYTES})"
+                ),
+                false => (mean as u64).max(STREAM_BYTES as u64).to_string(),
+            };
+            connection.payload = Some(text.parse().map_err(TrafficError::Plan)?);
+            let limit = RateLimit::Packets(self.frames_per_second);
+            connection.rate = Some(SendRate { limit, burst: 1 });
+        }
+        plan.check().map_err(TrafficError::Plan)
+    }
+
+    /// Makes the datagrams of the test, and fits the plan to them.
+    ///
+    /// # Errors
+    /// [`TrafficError`].
+    pub(super) fn datagrams(
+        &self,
+        plan: &mut Plan,
+        header: &Header,
+    ) -> Result<Supply, TrafficError> {
+        let connection = &plan.connections[0];
+        let length = connection.payload.as_ref().map_or(0, |size| size.moments().max_bytes);
+        let length = usize::try_from(length).unwrap_or(0);
+        if length < LEAST_DATAGRAM {
+            return settings::refused("payload", length, "at least 108 bytes with frames");
+        }
+        let seconds = connection.time_limit().map_or(f64::INFINITY, |limit| limit.0 as f64 / 1e9);
+        let frames = (seconds * self.frames_per_second).ceil() as u64 + 1;
+        let sizes = self.sizes(plan.seed.0);
+        let mut recording = Recording::default();
+        let mut datagram = vec![0; length];
+        datagram[NUMBER_BYTES..NUMBER_BYTES + HEADER_BYTES]
+            .copy_from_slice(&header.datagram_bytes());
+        for (frame, size) in (0..frames.max(2)).zip(sizes) {
+            let full = recording.packets() >= MAX_DATAGRAMS || recording.bytes() >= MAX_BYTES;
+            if full {
+                break;
+            }
+            let at_ns = (frame as f64 * 1e9 / self.frames_per_second) as u64;
+            let mut left = size;
+            while left > 0 {
+                let words = [
+                    self.period_us(),
+                    0,
+                    0,
+                    frame as u32,
+                    frame as u32 + 1,
+                    size as u32,
+                    left as u32,
+                ];
+                put(&mut datagram, NUMBER_BYTES + HEADER_BYTES, &words);
+                let part = left.min(length as u64);
+                let end = (part as usize).max(LEAST_DATAGRAM);
+                recording.push(at_ns, &datagram[..end], 0);
+                left -= part;
+            }
+        }
+        let supply = recording.at_speed(Some(1.0));
+        let fitted = supply.as_ref().and_then(|supply| supply.sizes().zip(supply.gaps()));
+        let (Some(supply), Some((sizes, gaps))) = (supply, fitted) else {
+            return settings::refused("isochronous", "no frames", "at least two in the test");
+        };
+        let size = match sizes.min == sizes.max {
+            true => sizes.max.to_string(),
+            false => format!(
+                "recorded(min={}, max={}, mean={:.1}, deviation={:.1})",
+                sizes.min, sizes.max, sizes.mean, sizes.deviation
+            ),
+        };
+        let spacing = format!(
+            "recorded(mean={}ns, min={}ns, max={}ns, deviation={}ns)",
+            gaps.mean.round(),
+            gaps.min,
+            gaps.max,
+            gaps.deviation.round()
+        );
+        let connection = &mut plan.connections[0];
+        connection.content = Content::File;
+        connection.rate = None;
+        connection.payload = Some(size.parse().map_err(TrafficError::Plan)?);
+        connection.spacing = spacing.parse().map_err(TrafficError::Plan)?;
+        // The datagrams of a frame leave as soon as they are due.
+        connection.catch_up = CatchUp::Burst(u32::MAX);
+        plan.check().map_err(TrafficError::Plan)?;
+        Ok(supply)
+    }
+
+    /// The sizes of the frames, bytes.
+    fn sizes(&self, seed: u64) -> impl Iterator<Item = u64> {
+        let [mean, deviation] = self.frame();
+        let variance = (deviation / mean).powi(2).ln_1p();
+        let median = mean * (-variance / 2.0).exp();
+        let philox = Philox::new(seed);
+        (0..).map(move |packet| {
+            let flow = flow_hash("isochronous");
+            let position = DrawPosition { flow, direction: Direction::Forward, slot: 0, packet };
+            let uniform = open_unit_interval(position.draws(&philox).bits());
+            let size = median * (variance.sqrt() * normal_quantile(uniform)).exp();
+            (size.round() as u64).clamp(1, u64::from(u32::MAX >> 1))
+        })
+    }
+}
+
+/// Prepares the datagrams of a test's frames; `None` without any.
+///
+/// # Errors
+/// [`TrafficError`].
+pub(super) fn prepared(
+    plan: &mut Plan,
+    extras: &Extras,
+) -> Result<Option<Arc<Supply>>, TrafficError> {
+    let Some(isochronous) = extras.isochronous else { return Ok(None) };
+    if !plan.connections[0].transport.datagrams() {
+        return Ok(None);
+    }
+    let spec = plan.flows(Family::Ipv4, u32::MAX).swap_remove(0);
+    let port = plan.server_port();
+    let header = Header { has_bursts: true, ..settings::header(plan, &spec, port) };
+    isochronous.datagrams(plan, &header).map(Arc::new).map(Some)
+}
+
+fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
+    let Some(rest) = bytes.get_mut(at..) else { return };
+    for (bytes, word) in rest.chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+}
+
+/// The headers of a stream's frames.
+pub(super) struct Frames {
+    header: [u8; STREAM_BYTES],
+    period_us: u32,
+    start: Option<[u32; 2]>,
+    /// Bytes of all frames so far.
+    bytes: u64,
+}
+
+impl Frames {
+    pub(super) fn new(isochronous: &Isochronous, header: [u8; STREAM_BYTES]) -> Self {
+        Frames { header, period_us: isochronous.period_us(), start: None, bytes: 0 }
+    }
+}
+
+impl Framing for Frames {
+    fn header_bytes(&self) -> usize {
+        STREAM_BYTES
+    }
+
+    fn write(&mut self, number: u64, length: usize, realtime_ns: u64, header: &mut [u8]) {
+        let now =
+            [(realtime_ns / 1_000_000_000) as u32, (realtime_ns % 1_000_000_000 / 1000) as u32];
+        let start = *self.start.get_or_insert(now);
+        self.bytes = self.bytes.saturating_add(length as u64);
+        let kept = header.len().min(STREAM_BYTES);
+        header[..kept].copy_from_slice(&self.header[..kept]);
+        put(header, 12, &[start[0], start[1], now[0], now[1]]);
+        let frame = (number as u32).wrapping_add(1);
+        put(header, 40, &[self.period_us, frame, length as u32, self.bytes as u32]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_the_mean_and_deviation_that_are_asked_for() {
+        // 60 frames of 41 667 bytes a second.
+        let video = Isochronous { frames_per_second: 60.0, mean: 20e6, deviation: 4e6 };
+        let sizes: Vec<f64> = video.sizes(7).take(20_000).map(|size| size as f64).collect();
+        let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
+        let squares: f64 = sizes.iter().map(|size| (size - mean).powi(2)).sum();
+        let deviation = (squares / sizes.len() as f64).sqrt();
+        assert!((mean / 41_666.7 - 1.0).abs() < 0.01, "{mean}");
+        assert!((deviation / 8333.3 - 1.0).abs() < 0.03, "{deviation}");
+        let even = Isochronous { deviation: 0.0, ..video };
+        assert!(even.sizes(7).take(100).all(|size| size == 41_667));
+    }
+
+    #[test]
+    fn a_frame_states_its_number_and_size() {
+        let video = Isochronous { frames_per_second: 10.0, mean: 100e3, deviation: 10e3 };
+        let mut frames = Frames::new(&video, [1; STREAM_BYTES]);
+        let mut header = [0; STREAM_BYTES];
+        frames.write(0, 1389, 5_000_006_000, &mut header);
+        frames.write(1, 1201, 6_000_007_000, &mut header);
+        let words = [5, 6, 6, 7].map(u32::to_be_bytes).concat();
+        assert_eq!((&header[..12], &header[12..28]), (&[1; 12][..], &words[..]));
+        let words = [100_000, 2, 1201, 2590].map(u32::to_be_bytes).concat();
+        assert_eq!(header[40..56], words);
+    }
+}

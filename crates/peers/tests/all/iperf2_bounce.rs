@@ -1,0 +1,200 @@
+//! iperf2's tests of round trips (`--bounceback`): Weir with Weir, with Debian's iperf in both roles, and with peers that misbehave.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use weir_model::plan::Plan;
+use weir_model::record::{Record, Status, Transactions};
+use weir_model::units::Span;
+use weir_peers::Iperf2Extras;
+use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop};
+
+use crate::common::{LIMIT, Serving, received, served};
+use crate::iperf2::{Server, has_iperf};
+
+fn test(to: SocketAddr, options: &str, hold_us: u32) -> Result<Record, Failure> {
+    let text = format!(
+        "schema = \"weir.plan/1\"\npeer = \"iperf2\"\n[[connection]]\nshape = \"rr\"\n{options}"
+    );
+    let plan = Plan::parse(&text).unwrap();
+    let plan = Plan { port: Some(to.port()), interval: Span(50_000_000), ..plan };
+    let config = ClientConfig::new(plan, to.ip().to_string());
+    weir_peers::check(&config).unwrap();
+    let extras = Iperf2Extras { hold_us, ..Iperf2Extras::default() };
+    weir_peers::run_iperf2(&config, &extras, &Stop::new(), &mut |_| {})
+}
+
+fn transactions(record: &Record) -> &Transactions {
+    record.flows[0].transactions.as_ref().unwrap()
+}
+
+/// Mean round trip, s.
+fn mean(record: &Record) -> f64 {
+    transactions(record).response_time.as_ref().unwrap().mean_seconds
+}
+
+#[test]
+fn two_weirs_agree_on_round_trips() {
+    for bind in ["127.0.0.1", "::1"] {
+        let server = Serving::start("iperf2", bind, Limits::default());
+        for (options, size, count) in [
+            ("request = 100\nresponse = 100\npackets = 50", 100, Some(50)),
+            ("request = 60\nresponse = 60\npackets = 20", 60, Some(20)),
+            ("request = 65536\nresponse = 65536\npackets = 20", 65_536, Some(20)),
+            ("request = 200\nresponse = 200\nduration = \"300ms\"", 200, None),
+            (
+                "request = 100\nresponse = 100\nduration = \"500ms\"\nrate = \"100pps/10\"",
+                100,
+                None,
+            ),
+            ("request = 100\nresponse = 100\npackets = 40\ncount = 3", 100, Some(40)),
+        ] {
+            let near = test(server.address, options, 0).unwrap();
+            assert_eq!(near.status, Status::Complete, "{options}");
+            for flow in &near.flows {
+                let done = flow.transactions.as_ref().unwrap();
+                assert_eq!(done.failed, 0, "{options}: {done:?}");
+                assert!(done.response_time.is_some(), "{options}");
+                let far = served(&server);
+                assert_eq!(far.status, Status::Complete, "{options}: {}", far.end_reason);
+                let (bytes, packets) = received(&far.flows[0]);
+                assert_eq!(bytes, packets * size, "{options}");
+                match count {
+                    Some(count) => assert_eq!((done.completed, packets), (count, count)),
+                    None => assert_eq!(done.completed, packets, "{options}"),
+                }
+            }
+            if options.contains("pps") {
+                // A burst of 10 each 100 ms.
+                let done = transactions(&near).completed;
+                assert!(done.is_multiple_of(10) && (40..=60).contains(&done), "{done}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_server_waits_as_long_as_it_is_asked_to() {
+    let server = Serving::start("iperf2", "127.0.0.1", Limits::default());
+    let near = test(server.address, "request = 100\nresponse = 100\npackets = 5", 20_000).unwrap();
+    served(&server);
+    let times = transactions(&near).response_time.as_ref().unwrap();
+    assert!(times.min_seconds >= 0.02, "{times:?}");
+}
+
+/// The numbers of the last row of iperf's text: round trips, and their mean in ms.
+fn counted(text: &str) -> (u64, f64) {
+    let row = text.lines().rev().find(|line| line.contains(" rps")).unwrap();
+    let word = row.split_whitespace().find(|word| word.contains('=')).unwrap();
+    let (count, times) = word.split_once('=').unwrap();
+    (count.parse().unwrap(), times.split('/').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn round_trips_of_iperf_are_served() {
+    if !has_iperf("round_trips_of_iperf_are_served") {
+        return;
+    }
+    for bind in ["127.0.0.1", "::1"] {
+        let server = Serving::start("iperf2", bind, Limits::default());
+        for (flags, size, hold_ms) in [
+            ("--bounceback -t 1", 100, 0.0),
+            ("--bounceback=3 --bounceback-period=0.2 --bounceback-hold=5 -t 1", 100, 5.0),
+            ("--bounceback --bounceback-period=0 --bounceback-no-quickack -l 200 -t 1", 200, 0.0),
+        ] {
+            let mut command = Command::new("iperf");
+            command.args(["-c", bind, "-p", &server.port()]).args(flags.split_whitespace());
+            if bind == "::1" {
+                command.arg("-V");
+            }
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let far = served(&server);
+            assert_eq!(far.status, Status::Complete, "{flags}: {}", far.end_reason);
+            let (count, mean_ms) = counted(&text);
+            // Its last request may be due when its time is over: it does not count that.
+            let (bytes, packets) = received(&far.flows[0]);
+            assert!((count..=count + 1).contains(&packets), "{flags}: {packets} and {text}");
+            assert_eq!(bytes, packets * size, "{flags}");
+            assert!(mean_ms >= hold_ms && count > 0, "{flags}: {text}");
+        }
+    }
+}
+
+#[test]
+fn servers_of_iperf_send_requests_back() {
+    if !has_iperf("servers_of_iperf_send_requests_back") {
+        return;
+    }
+    for host in ["127.0.0.1", "::1"] {
+        for (options, hold_us, size) in [
+            ("request = 100\nresponse = 100\npackets = 100", 0, 100),
+            ("request = 1000\nresponse = 1000\nduration = \"500ms\"", 0, 1000),
+            ("request = 100\nresponse = 100\nduration = \"1s\"\nrate = \"50pps/10\"", 0, 100),
+            ("request = 100\nresponse = 100\npackets = 10", 3000, 100),
+        ] {
+            let server = Server::start(host, false);
+            let near = test(server.address, options, hold_us).unwrap();
+            assert_eq!(near.status, Status::Complete, "{options}");
+            let done = transactions(&near);
+            assert_eq!(done.failed, 0, "{options}");
+            assert!(mean(&near) >= f64::from(hold_us) / 1e6, "{options}");
+            let rows = server.rows(1);
+            // It counts what it receives and what it sends.
+            let theirs: u64 = rows[0][7].parse().unwrap();
+            assert_eq!(theirs, 2 * size * done.completed, "{options}: {rows:?}");
+        }
+    }
+}
+
+/// The header of a request.
+fn header(size: u32, hold_us: u32) -> Vec<u8> {
+    let mut words = [0_u32; 15];
+    (words[0], words[1], words[2], words[11]) = (0x0080_0000, size, 1, hold_us);
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+#[test]
+fn hostile_requests_are_refused_and_others_served() {
+    let server = Serving::start("iperf2", "127.0.0.1", Limits::default());
+    for (size, hold_us) in
+        [(0, 0), (59, 0), (65_537, 0), (u32::MAX, 0), (100, 10_000_001), (100, u32::MAX)]
+    {
+        let mut client = TcpStream::connect(server.address).unwrap();
+        client.write_all(&header(size, hold_us)).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        assert!(matches!(client.read(&mut [0; 8]), Ok(0) | Err(_)), "{size} {hold_us}");
+        loop {
+            let event = server.events.recv_timeout(LIMIT).unwrap();
+            if let ServerEvent::Refused { reason, .. } = event {
+                assert!(reason.contains("bounceback"));
+                break;
+            }
+        }
+    }
+    // Requests that do not wait for their responses are answered one after the other.
+    let mut client = TcpStream::connect(server.address).unwrap();
+    let request = [header(100, 1000), vec![7; 40]].concat();
+    client.write_all(&request.repeat(20)).unwrap();
+    let mut responses = vec![0; 2000];
+    client.read_exact(&mut responses).unwrap();
+    for response in responses.chunks(100) {
+        assert_eq!((&response[..28], &response[60..]), (&request[..28], &request[60..]));
+    }
+    drop(client);
+    let far = served(&server);
+    assert_eq!(received(&far.flows[0]), (2000, 20));
+    // A client that is gone while its response is held frees its session when that is due.
+    let mut client = TcpStream::connect(server.address).unwrap();
+    client.write_all(&[header(100, 1_000_000), vec![7; 40]].concat()).unwrap();
+    loop {
+        if let ServerEvent::SessionOpened { .. } = server.events.recv_timeout(LIMIT).unwrap() {
+            break;
+        }
+    }
+    drop(client);
+    served(&server);
+    let near = test(server.address, "request = 100\nresponse = 100\npackets = 5", 0).unwrap();
+    assert_eq!(transactions(&near).completed, 5);
+}
