@@ -54,7 +54,7 @@ impl Tool {
     pub(crate) fn output(&self) -> Box<dyn ToolOutput> {
         match self {
             Tool::Iperf(settings) => Box::new(IperfText::new(*settings)),
-            Tool::Iperf3(settings) => Box::new(Iperf3Output::new(*settings)),
+            Tool::Iperf3(settings) => Box::new(Iperf3Output::new(settings.clone())),
             Tool::Netperf(settings) => Box::new(NetperfText::new((**settings).clone())),
         }
     }

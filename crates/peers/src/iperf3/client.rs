@@ -71,6 +71,8 @@ pub struct Extras {
     pub login: Option<Login>,
     /// The server sends the text that it prints.
     pub server_output: bool,
+    /// Text that both ends have in their results.
+    pub extra_data: Option<String>,
 }
 
 /// Runs a test with iperf3's protocol.
@@ -322,7 +324,9 @@ async fn agree(
         source: std::io::Error::other(error),
     })?;
     let wants_output = extras.server_output;
-    let parameters = Parameters { token, wants_output, ..settings::parameters(plan, spec) };
+    let extra_data = extras.extra_data.clone();
+    let parameters =
+        Parameters { token, wants_output, extra_data, ..settings::parameters(plan, spec) };
     let sent = session.control.send_json(&parameters.to_json()).await;
     sent.map_err(|error| error.during(session.peer, DURING))?;
     match owed(session, DURING).await? {

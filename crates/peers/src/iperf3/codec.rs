@@ -174,6 +174,8 @@ pub(super) struct Parameters {
     pub(super) congestion: Option<String>,
     /// Title.
     pub(super) title: Option<String>,
+    /// Text that the client wants in the results.
+    pub(super) extra_data: Option<String>,
     /// The client wants the server's output.
     pub(super) wants_output: bool,
     /// Datagrams have 64-bit sequence numbers.
@@ -278,6 +280,7 @@ impl Parameters {
             flow_label: fields.or_zero("flowlabel"),
             congestion: fields.text("congestion"),
             title: fields.text("title"),
+            extra_data: fields.text("extra_data"),
             wants_output: fields.is_set("get_server_output"),
             wide_counters: fields.is_set("udp_counters_64bit"),
             repeats_payload: fields.is_set("repeating_payload"),
@@ -343,6 +346,7 @@ impl Parameters {
         for (name, text) in [
             ("congestion", &self.congestion),
             ("title", &self.title),
+            ("extra_data", &self.extra_data),
             ("authtoken", &self.token),
             ("client_version", &self.version),
         ] {

@@ -168,6 +168,7 @@ pub(super) fn parameters(plan: &Plan, spec: &FlowSpec) -> Parameters {
         flow_label: ip.and_then(|ip| ip.flow_label).unwrap_or(0).into(),
         congestion: tcp.and_then(|tcp| tcp.congestion.clone()),
         title: plan.title.clone(),
+        extra_data: None,
         wants_output: false,
         wide_counters: connection.header == HeaderFormat::Iperf3Wide,
         repeats_payload: false,

@@ -186,6 +186,9 @@ struct TrafficArgs {
     /// Prefix each line with this text
     #[arg(short = 'T', long, value_name = "TEXT", conflicts_with = "server")]
     title: Option<String>,
+    /// Text that the JSON output of both ends has
+    #[arg(long, value_name = "TEXT", conflicts_with = "server")]
+    extra_data: Option<String>,
     /// Print the server's output as well
     #[arg(long, conflicts_with = "server")]
     get_server_output: bool,
@@ -293,6 +296,7 @@ impl Iperf3Args {
     pub(super) fn output(&self) -> Iperf3Settings {
         Iperf3Settings {
             form: self.form(),
+            extra_data: self.traffic.extra_data.clone(),
             options: Iperf3Options { unit: self.format.unwrap_or_default(), verbose: self.verbose },
         }
     }
@@ -373,7 +377,8 @@ impl Iperf3Args {
             }
             _ => None,
         };
-        Ok(Extras { login, server_output: t.get_server_output })
+        let extra_data = t.extra_data.clone();
+        Ok(Extras { login, server_output: t.get_server_output, extra_data })
     }
 
     /// The users that a server accepts; absent: all clients.

@@ -22,9 +22,11 @@ pub(crate) enum Iperf3Form {
 }
 
 /// How the output is printed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Iperf3Settings {
     pub(super) form: Iperf3Form,
+    /// Text that JSON has as `extra_data`.
+    pub(super) extra_data: Option<String>,
     pub(super) options: Iperf3Options,
 }
 
@@ -131,7 +133,14 @@ impl ToolOutput for Iperf3Output {
                 let output = output.map(|text| format!("\nServer output:\n{text}\n\n"));
                 Ok(summary.unwrap_or_default() + &output.unwrap_or_default() + done)
             }
-            form => json(record, form, self.error.take(), self.server_output.take()),
+            form => {
+                let added = Added {
+                    error: self.error.take(),
+                    server_output: self.server_output.take(),
+                    extra_data: self.settings.extra_data.clone(),
+                };
+                json(record, form, added)
+            }
         };
         tool::warn(record);
         text.unwrap_or_else(|reason| {
@@ -141,22 +150,32 @@ impl ToolOutput for Iperf3Output {
     }
 }
 
+/// What JSON has in addition to a result.
+#[derive(Debug, Default)]
+pub(super) struct Added {
+    error: Option<String>,
+    server_output: Option<String>,
+    extra_data: Option<String>,
+}
+
 /// The result of a client or a server as JSON.
 pub(super) fn json(
     record: &Record,
     form: Iperf3Form,
-    error: Option<String>,
-    server_output: Option<String>,
+    added: Added,
 ) -> Result<String, NoIperf3Form> {
     if form == Iperf3Form::Stream {
         return iperf3_end(record);
     }
     let mut object = iperf3_json(record)?;
-    if let Some(error) = error {
-        object["error"] = error.into();
-    }
-    if let Some(output) = server_output {
-        object["server_output_text"] = output.into();
+    for (name, text) in [
+        ("error", added.error),
+        ("server_output_text", added.server_output),
+        ("extra_data", added.extra_data),
+    ] {
+        if let Some(text) = text {
+            object[name] = text.into();
+        }
     }
     Ok(format!("{object:#}\n"))
 }

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         };
         let text = match settings.form {
             Iperf3Form::Text => Iperf3Text::of_record(record, settings.options),
-            form => json(record, form, None, None),
+            form => json(record, form, Default::default()),
         };
         match text {
             Ok(text) if is_text => sink.text(&text),
