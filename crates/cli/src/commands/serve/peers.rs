@@ -146,7 +146,8 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
             return Err(CliError::flag("peer", protocol.name, accepted));
         }
         let managers = managers.map(|list| Managers { from: list.from, to: list.to });
-        let config = ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port, call_backs) };
+        let config =
+            ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port, call_backs) };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
