@@ -2581,6 +2581,11 @@ export interface components {
              * @description 99th percentile.
              */
             p99_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Standard deviation, where an imported result or log states it.
+             */
+            standard_deviation_seconds?: number | null;
         };
         /** @description The slot of delay and jitter. Exactly one law is set. Negative draws become 0. */
         Delay2: {
@@ -4954,11 +4959,13 @@ export interface components {
          *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
          *     - `mgen`: MGEN's message: a 32-bit sequence number, and the send time in microseconds.
          *     - `mgen-crc`: MGEN's message with a checksum (`mgen txchecksum`).
+         *     - `nuttcp`: nuttcp's with intervals (`nuttcp -u -i`): the bytes sent so far, from which the number follows.
          *     - `rtp`: RTP's (RFC 3550), with Weir's own behind it.
          *     - `stamp`: That of test packets of STAMP (RFC 8762) and TWAMP (RFC 5357): send time, and a 32-bit sequence number.
+         *     - `stamp-hmac`: The same in authenticated mode, with an HMAC.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "ditg" | "ditg-short" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "mgen" | "mgen-crc" | "rtp" | "stamp";
+        HeaderFormat: "native" | "none" | "ditg" | "ditg-short" | "iperf2" | "iperf2-32bit" | "iperf3" | "iperf3-64bit" | "mgen" | "mgen-crc" | "nuttcp" | "rtp" | "stamp" | "stamp-hmac";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
@@ -6387,6 +6394,7 @@ export interface components {
          *     - `iperf3`: That of iperf3.
          *     - `iperf2`: That of iperf2.
          *     - `netperf`: That of netperf.
+         *     - `nuttcp`: That of nuttcp.
          *     - `mgen`: MGEN's messages, without a control connection.
          *     - `ditg`: That of D-ITG.
          *     - `echo`: The echo protocol (RFC 862), which sends back what it receives.
@@ -6394,7 +6402,7 @@ export interface components {
          *     - `twamp-light`: TWAMP Light (RFC 5357, appendix I), without authentication.
          * @enum {string}
          */
-        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "mgen" | "ditg" | "echo" | "stamp" | "twamp-light";
+        PeerName: "weir" | "auto" | "iperf3" | "iperf2" | "netperf" | "nuttcp" | "mgen" | "ditg" | "echo" | "stamp" | "twamp-light";
         /**
          * @description percentages such as 1, 30, 50 (at most 64)
          * @example 1, 30, 50
