@@ -24,6 +24,12 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
         && entries(bytes).take(SHOWING).all(|entry| Entry::parse(entry).is_ok())
 }
 
+/// A time of the UTC day, as text.
+fn time_of_day(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// The result of a file.
 pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
     let mut log = DitgLog::default();
@@ -33,11 +39,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
             ReadError::at_field(place(error.field), error.given, error.accepted)
         })?;
         log.push(&entry).map_err(|error| {
-            let field = match error {
-                DitgLogError::Flows => "flow",
-                DitgLogError::Span => "arrival_time",
+            let (field, given) = match error {
+                DitgLogError::Flows(_) => ("flow", entry.flow.to_string()),
+                DitgLogError::Span => ("arrival_time", time_of_day(entry.received_ns)),
             };
-            ReadError::at_field(place(field), "value", format!("a log without {error}"))
+            ReadError::at_field(place(field), given, format!("a log without {error}"))
         })?;
     }
     if log.is_empty() {

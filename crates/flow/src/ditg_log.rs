@@ -28,15 +28,18 @@ const MAX_FLOWS: usize = 10_000;
 const MAX_SPAN_NS: i64 = 30 * DAY;
 /// Maximum number of rows, intervals × flows: longer logs have longer intervals.
 const MAX_ROWS: u64 = 100_000;
+/// Limits of the bitmap of a flow's numbers.
+const MIN_WINDOW_BYTES: usize = 1 << 10;
+const MAX_WINDOW_BYTES: usize = 8 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY: i64 = DAY_NS as i64;
 
 /// Why packets are no log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DitgLogError {
-    /// Too many flows.
-    #[error("more than {MAX_FLOWS} flows")]
-    Flows,
+    /// More flows than this.
+    #[error("more than {0} flows")]
+    Flows(usize),
     /// The times are too far apart.
     #[error("more than {} days from the first to the last packet", MAX_SPAN_NS / DAY)]
     Span,
@@ -59,6 +62,8 @@ struct Packet {
 #[derive(Debug, Default)]
 pub struct DitgLog {
     flows: HashMap<Key, u32>,
+    /// Maximum number of flows; absent: that of any log.
+    max_flows: Option<usize>,
     keys: Vec<Key>,
     packets: Vec<Packet>,
     /// The time of arrival of the last entry: of the day, and since the first entry.
@@ -76,6 +81,12 @@ fn of_day(to_ns: u64, from_ns: u64) -> i64 {
 }
 
 impl DitgLog {
+    /// An empty log of at most `flows` flows, and of at most 10 000.
+    #[must_use]
+    pub fn with_max_flows(flows: usize) -> DitgLog {
+        DitgLog { max_flows: Some(flows.min(MAX_FLOWS)), ..DitgLog::default() }
+    }
+
     /// Adds the next entry.
     ///
     /// # Errors
@@ -88,9 +99,10 @@ impl DitgLog {
             return Err(DitgLogError::Span);
         }
         let key = (entry.flow, entry.source, entry.destination);
+        let max_flows = self.max_flows.unwrap_or(MAX_FLOWS);
         let flow = match self.flows.get(&key) {
             Some(flow) => *flow,
-            None if self.keys.len() == MAX_FLOWS => return Err(DitgLogError::Flows),
+            None if self.keys.len() >= max_flows => return Err(DitgLogError::Flows(max_flows)),
             None => {
                 let flow = self.keys.len() as u32;
                 self.flows.insert(key, flow);
@@ -129,10 +141,9 @@ impl DitgLog {
     /// Without packets it has no flows.
     #[must_use]
     pub fn record(mut self, status: Status, end_reason: String) -> Record {
-        let has_delays = self.packets.iter().any(|p| p.sent_ns != p.received_ns);
         // A stable sort: the packets of a flow stay in the order in which they were logged.
         self.packets.sort_by_key(|packet| packet.flow);
-        let is_senders = !has_delays && self.is_numbered_from_one();
+        let is_senders = !has_delays(&self.packets) && self.is_numbered_from_one();
         let span_ns = (self.bounds[1] - self.bounds[0]) as u64;
         let rows = MAX_ROWS / self.keys.len().max(1) as u64;
         let seconds = (span_ns / SECOND_NS).div_ceil(rows.max(1)).max(1);
@@ -143,14 +154,19 @@ impl DitgLog {
         let mut connections = vec![];
         let mut reports = vec![];
         let mut counts: HashMap<u32, u32> = HashMap::new();
+        // Whether any flow has send times, and whether any has none: packets of ITGSend -p 1 may be in a log with others.
+        let (mut timed, mut untimed) = (false, false);
         for (packets, key) in self.packets.chunk_by(|a, b| a.flow == b.flow).zip(&self.keys) {
             let count = counts.entry(key.0).or_default();
             *count += 1;
             connections.push(connection(key.0, *count, packets).into());
             let id = reports.len() as u32 + 1;
+            let is_timed = has_delays(packets);
+            timed |= is_timed;
+            untimed |= !is_timed;
             reports.push(match is_senders {
                 true => sent(id, packets, shift_ns, clock),
-                false => received(id, packets, shift_ns, clock, has_delays),
+                false => received(id, packets, shift_ns, clock, is_timed),
             });
         }
         let is_ipv6 = self.keys.first().is_some_and(|(_, (address, _), _)| address.is_ipv6());
@@ -190,18 +206,29 @@ impl DitgLog {
             flow.family = Some(if source.0.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 });
         }
         record.warnings.retain(|warning| warning.code != "one-sided");
-        let (code, text) = match (is_senders, has_delays) {
-            (true, _) => {
-                ("one-sided", "a log of the sender: what arrived, was lost and delayed is unknown")
-            }
-            (false, true) => (
+        let untimed_text = match timed {
+            true => "the log has no send times for some flows: their delays are unknown",
+            false => "the log has no send times: delays are unknown",
+        };
+        let warnings = [
+            (
+                is_senders,
+                "one-sided",
+                "a log of the sender: what arrived, was lost and delayed is unknown",
+            ),
+            (
+                !is_senders && timed,
                 "clocks-unrelated",
                 "the log does not relate the clocks of the two ends: one-way delays include their difference",
             ),
-            (false, false) => ("no-send-times", "the log has no send times: delays are unknown"),
-        };
-        let unknown = "the log does not name the transport: the flows are listed as UDP, which is D-ITG's default";
-        for (code, text) in [(code, text), ("transport-unknown", unknown)] {
+            (!is_senders && untimed, "no-send-times", untimed_text),
+            (
+                true,
+                "transport-unknown",
+                "the log does not name the transport: the flows are listed as UDP, which is D-ITG's default",
+            ),
+        ];
+        for (_, code, text) in warnings.into_iter().filter(|(applies, ..)| *applies) {
             record.warnings.push(Warning::new(code, Severity::Info, text));
         }
         Record { control_bytes: None, loss_threshold_seconds: None, cpu: None, ..record }
@@ -213,6 +240,11 @@ impl DitgLog {
             .chunk_by(|a, b| a.flow == b.flow)
             .all(|packets| (1..).zip(packets).all(|(number, packet)| packet.number == number))
     }
+}
+
+/// Whether packets have both times.
+fn has_delays(packets: &[Packet]) -> bool {
+    packets.iter().any(|packet| packet.sent_ns != packet.received_ns)
 }
 
 /// The connection of a flow: the `count`th of those with its number.
@@ -283,14 +315,19 @@ fn received(
     clock: IntervalClock,
     has_delays: bool,
 ) -> FlowReport {
-    // What the log has arrived in time, whenever that was.
-    let config =
-        SequenceConfig { loss_threshold_ns: MAX_SPAN_NS as u64, ..SequenceConfig::default() };
+    // What the log has arrived in time, whenever that was. Memory and time are in proportion to the packets, however far apart
+    // their numbers are: the bitmap covers eight numbers per packet.
+    let config = SequenceConfig {
+        loss_threshold_ns: MAX_SPAN_NS as u64,
+        max_window_bytes: packets.len().clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES),
+        ..SequenceConfig::default()
+    };
     let mut tracker = SequenceTracker::new(config);
     tracker.begins_at(clock.start_ns);
     let mut log = IntervalLog::<ReceiveCount>::default();
     log.start(clock);
     let (mut delay, mut ipdv, mut jitter) = (DelaySummary::new(), Ipdv::new(), Jitter::new());
+    ipdv.limit(8 * packets.len());
     let mut squares = Squares::default();
     let mut sum = ReceiveCount::default();
     let mut first_ns = None;

@@ -1,4 +1,4 @@
-//! The rate at which a reflector answers each address, so that a forged source makes it flood no third party.
+//! The rate at which a server obeys requests of each address, so that a forged source makes it flood no third party.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -7,8 +7,6 @@ use std::net::IpAddr;
 pub(crate) const REPLIES_PER_SECOND: u64 = 20_000;
 /// Replies to one address that may follow each other without a pause.
 const BURST: u64 = 2_000;
-/// Time per reply, ns.
-const PERIOD_NS: u64 = 1_000_000_000 / REPLIES_PER_SECOND;
 /// Entries of the table: 512 KiB.
 const ENTRIES: usize = 1 << 16;
 
@@ -18,22 +16,37 @@ pub(crate) struct AddressLimits {
     /// When the allowance of each entry is full again, ns.
     full_at_ns: Vec<u64>,
     hash: RandomState,
+    /// Time per request, ns.
+    period_ns: u64,
+    /// Requests that may follow each other without a pause.
+    burst: u64,
 }
 
 impl AddressLimits {
+    /// The limits of a reflector.
     pub(crate) fn new() -> Self {
-        AddressLimits { full_at_ns: vec![0; ENTRIES], hash: RandomState::new() }
+        AddressLimits::of(REPLIES_PER_SECOND, BURST)
     }
 
-    /// Whether `address` may get a reply at `now_ns`; counts it, if so.
+    /// Limits of `per_second` requests on average, and `burst` without a pause.
+    pub(crate) fn of(per_second: u64, burst: u64) -> Self {
+        AddressLimits {
+            full_at_ns: vec![0; ENTRIES],
+            hash: RandomState::new(),
+            period_ns: 1_000_000_000 / per_second,
+            burst,
+        }
+    }
+
+    /// Whether a request of `address` is within its limit at `now_ns`; counts it, if so.
     pub(crate) fn permits(&mut self, address: IpAddr, now_ns: u64) -> bool {
         let prefix: u64 = match address.to_canonical() {
             IpAddr::V4(v4) => u32::from(v4).into(),
             IpAddr::V6(v6) => (u128::from(v6) >> 64) as u64 | 1 << 63,
         };
         let entry = self.hash.hash_one(prefix) as usize % ENTRIES;
-        let full_at_ns = self.full_at_ns[entry].max(now_ns).saturating_add(PERIOD_NS);
-        let permits = full_at_ns - now_ns <= BURST * PERIOD_NS;
+        let full_at_ns = self.full_at_ns[entry].max(now_ns).saturating_add(self.period_ns);
+        let permits = full_at_ns - now_ns <= self.burst * self.period_ns;
         if permits {
             self.full_at_ns[entry] = full_at_ns;
         }
@@ -44,6 +57,9 @@ impl AddressLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Time per reply of a reflector, ns.
+    const PERIOD_NS: u64 = 1_000_000_000 / REPLIES_PER_SECOND;
 
     fn count(limits: &mut AddressLimits, address: &str, at_ns: impl Iterator<Item = u64>) -> u64 {
         let address = address.parse().unwrap();

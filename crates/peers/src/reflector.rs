@@ -37,10 +37,10 @@ pub(crate) trait Reflect: Send + 'static {
 /// Counts of a reflector.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    requests: AtomicU64,
-    replies: AtomicU64,
-    limited: AtomicU64,
-    unsent: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) replies: AtomicU64,
+    pub(crate) limited: AtomicU64,
+    pub(crate) unsent: AtomicU64,
 }
 
 impl Counts {

@@ -168,6 +168,18 @@ fn a_senders_log_has_no_receiver() {
 }
 
 #[test]
+fn delays_are_of_the_flows_with_send_times() {
+    let mut timed = entry(1, 8, 3);
+    timed[136..].copy_from_slice(&1.5_f64.to_le_bytes());
+    let record = of(&[entry(1, 7, 3), timed.clone(), entry(2, 7, 3)].concat());
+    let delays = record.flows.iter().map(|flow| receiver(flow).one_way_delay.clone());
+    let means: Vec<Option<f64>> = delays.map(|delay| Some(delay?.mean_seconds)).collect();
+    assert_eq!(means, [None, Some(1.5)]);
+    assert!(has_warning(&record, "no-send-times") && has_warning(&record, "clocks-unrelated"));
+    assert!(!has_warning(&of(&timed), "no-send-times"));
+}
+
+#[test]
 fn packets_without_numbers_have_no_losses() {
     let mut log = content("ditg/receiver.log");
     log.chunks_mut(ENTRY).for_each(|entry| entry[4..8].fill(0));
@@ -213,10 +225,13 @@ fn entry(number: u32, port: u16, hour: u32) -> Vec<u8> {
 fn hostile_logs_are_bounded() {
     let flows: Vec<u8> = (0..10_001).flat_map(|port| entry(1, port, 3)).collect();
     let error = read(&flows, None, 0).unwrap_err();
-    assert_eq!(error.field.as_deref(), Some("entry[10000].flow"));
+    assert_eq!((error.field.as_deref(), &*error.given), (Some("entry[10000].flow"), "1"));
     // Each entry is 11 hours after the one before.
     let span: Vec<u8> = (0..100).flat_map(|n| entry(n, 7, 11 * n % 24)).collect();
-    assert!(read(&span, None, 0).is_err());
+    // It reaches 30 days with the entry 66.
+    let error = read(&span, None, 0).unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("entry[66].arrival_time"));
+    assert_eq!(error.given, "06:00:00");
     // Many flows over many days have few rows.
     let rows: Vec<u8> =
         (0..2000).flat_map(|n| entry(1, n, 11 * (u32::from(n) / 40) % 24)).collect();
@@ -228,4 +243,15 @@ fn hostile_logs_are_bounded() {
     let arrived = receiver(&far.flows[0]);
     assert_eq!(arrived.packets + arrived.lost_packets.unwrap(), u64::from(u32::MAX));
     assert_eq!((arrived.late_packets, arrived.ambiguous), (Some(1), Some(true)));
+    // The tracker remembers numbers in proportion to the packets: a bitmap for a million is not made for three.
+    let few: Vec<u8> = [1, 1_000_000, 7].iter().flat_map(|n| entry(*n, 7, 3)).collect();
+    let few = of(&few);
+    let arrived = receiver(&few.flows[0]);
+    assert_eq!((arrived.late_packets, arrived.reordered_packets), (Some(1), Some(0)));
+    assert_eq!(arrived.lost_packets, Some(999_998));
+    // Near numbers of as many packets are reordered.
+    let near: Vec<u8> = [1, 8000, 7].iter().flat_map(|n| entry(*n, 7, 3)).collect();
+    let near = of(&near);
+    let arrived = receiver(&near.flows[0]);
+    assert_eq!((arrived.late_packets, arrived.reordered_packets), (None, Some(1)));
 }

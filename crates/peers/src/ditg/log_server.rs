@@ -17,11 +17,13 @@ use weir_flow::DitgLog;
 use weir_model::record::Status;
 use weir_model::warning::{Severity, Warning};
 use weir_net::tcp::{TcpListener, TcpOptions};
+use weir_net::udp::UdpOptions;
 use weir_traffic::session::{self, Load, Share};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 use weir_wire::ditg_log::{ENTRY_BYTES, Entry};
 
 use super::codec::{LOG_REQUEST_BYTES, LogRequest};
+use crate::sessions::Ended;
 use crate::{Protocol, ServeConfig, Server, serving};
 
 /// Declaration of the protocol.
@@ -41,6 +43,10 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 const MAX_PACKETS: u64 = 2_000_000;
 /// Maximum number of packets of all open logs.
 const MAX_ALL_PACKETS: u64 = 4_000_000;
+/// Maximum number of flows of a log: a record has rows for each.
+const MAX_FLOWS: usize = 256;
+/// Requested receive buffer of datagrams with entries, bytes.
+const BUFFER_BYTES: usize = 4 << 20;
 /// What the server sends first.
 const READY: u8 = 1;
 /// Silence after the end of a log, for entries that are still on the way.
@@ -150,9 +156,12 @@ async fn client(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
         Err(number) => return shared.refused(peer, format!("a log by protocol {number}")),
     };
     let Ok(local) = stream.local_addr() else { return };
+    // The same address, which of IPv6 may have a scope.
+    let mut at = local;
+    at.set_port(0);
     let data = match request.is_udp {
-        true => UdpSocket::bind((local.ip(), 0)).await.map(Data::Datagrams),
-        false => tokio::net::TcpListener::bind((local.ip(), 0)).await.map(Data::Listening),
+        true => datagrams(at).map(Data::Datagrams),
+        false => tokio::net::TcpListener::bind(at).await.map(Data::Listening),
     };
     let port = data.and_then(|data| {
         let at = match &data {
@@ -172,17 +181,17 @@ async fn client(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     let log = Log {
         peer: peer.ip(),
         shared: &shared,
-        log: DitgLog::default(),
+        log: DitgLog::with_max_flows(MAX_FLOWS),
         packets: 0,
         wrong: 0,
-        is_full: false,
+        full: None,
         rest: vec![],
         active: Instant::now(),
     };
     let session = shared.next_session.fetch_add(1, Ordering::Relaxed);
     let opened = ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 };
     let _ = shared.events.send(opened);
-    let (record, reason) = log.run(stream, data, &request.name).await;
+    let (record, reason) = log.run(stream, data, &request).await;
     let _ = shared.events.send(ServerEvent::SessionClosed {
         session,
         peer: peer.into(),
@@ -190,6 +199,17 @@ async fn client(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
         report: None,
         record: record.map(Box::new),
     });
+}
+
+/// A socket for entries. A client sends those of many packets without a pause.
+fn datagrams(at: SocketAddr) -> std::io::Result<UdpSocket> {
+    let options = UdpOptions {
+        nonblocking: true,
+        receive_buffer: Some(BUFFER_BYTES),
+        ..UdpOptions::bind(at)
+    };
+    let socket = weir_net::udp::UdpSocket::open(&options).map_err(std::io::Error::other)?;
+    UdpSocket::from_std(socket.into())
 }
 
 /// Greets a client and reads which log it announces.
@@ -211,8 +231,8 @@ struct Log<'a> {
     packets: u64,
     /// Entries that are none, and datagrams that are not of whole entries.
     wrong: u64,
-    /// A limit was reached: later entries are not stored.
-    is_full: bool,
+    /// The limit that was exceeded: later entries are not stored.
+    full: Option<String>,
     /// The beginning of an entry, of a stream.
     rest: Vec<u8>,
     /// When the client last sent something.
@@ -231,11 +251,12 @@ impl Log<'_> {
         mut self,
         mut control: TcpStream,
         mut data: Data,
-        name: &str,
+        request: &LogRequest,
     ) -> (Option<weir_model::record::Record>, String) {
         let started = Instant::now();
         let shared = self.shared;
         let limits = &shared.limits;
+        let partial = |reason: String| Err(Ended::new(Status::Partial, reason));
         let mut ticks = tokio::time::interval(TICK);
         let mut message = [0; LOG_REQUEST_BYTES];
         let mut buffer = vec![0; READ_BYTES];
@@ -244,20 +265,22 @@ impl Log<'_> {
                 // The message that ends the log, or the end of the connection.
                 read = control.read(&mut message) => {
                     let is_end = read.is_ok_and(|bytes| bytes > 0);
-                    break if is_end { Ok(()) } else { Err("the client closed the connection".into()) };
+                    break if is_end { Ok(()) } else { partial("the client closed the connection".into()) };
                 }
                 () = receive(&mut data, &mut buffer, &mut self) => {}
                 _ = ticks.tick() => {
                     let (most, silence) = (limits.session_seconds, limits.silence_seconds);
                     if started.elapsed() >= Duration::from_secs(most) {
-                        break Err("the session reached the limit of its time".into());
+                        break partial("the session reached the limit of its time".into());
                     }
                     // ITGSend sends nothing until it has 50 entries: only a client that is gone is silent for longer.
                     if self.active.elapsed() >= Duration::from_secs(most.min(silence.saturating_mul(10))) {
-                        break Err(format!("nothing arrived for {} s", self.active.elapsed().as_secs()));
+                        break partial(format!("nothing arrived for {} s", self.active.elapsed().as_secs()));
                     }
                 }
-                reason = shared.stop.asked(1) => break Err(reason.text().into()),
+                reason = shared.stop.asked(1) => {
+                    break Err(Ended::new(Status::Interrupted, reason.text()));
+                }
             }
         };
         if ended.is_ok() {
@@ -270,22 +293,34 @@ impl Log<'_> {
                 }
             }
         }
-        let (status, reason) = match ended {
-            Ok(()) if !self.is_full => (Status::Complete, format!("the client finished {name}")),
-            Ok(()) => (Status::Partial, format!("{name} has more packets than are stored")),
-            Err(reason) => (Status::Partial, reason),
-        };
-        let wrong = self.wrong;
-        let log = std::mem::take(&mut self.log);
-        let record = (!log.is_empty()).then(|| {
-            let mut record = log.record(status, reason.clone());
-            if wrong > 0 {
-                let text = format!("{wrong} entries of the log were invalid and were left out");
-                record.warnings.push(Warning::new("entries-invalid", Severity::Warning, text));
+        let name = &request.name;
+        let Ended { status, reason } = match (ended, &self.full) {
+            (Ok(()), None) => Ended::new(Status::Complete, format!("the client finished {name}")),
+            (Ok(()), Some(limit)) => {
+                Ended::new(Status::Partial, format!("{name} was cut off: {limit}"))
             }
-            record
-        });
-        (record, reason)
+            (Err(ended), _) => ended,
+        };
+        let log = std::mem::take(&mut self.log);
+        if log.is_empty() {
+            return (None, reason);
+        }
+        // Millions of packets take a while, in which other logs continue.
+        let text = reason.clone();
+        let Ok(mut record) = tokio::task::spawn_blocking(move || log.record(status, text)).await
+        else {
+            return (None, reason);
+        };
+        if request.is_udp {
+            let text =
+                "the entries of the log arrived as datagrams: a lost entry counts as a lost packet";
+            record.warnings.push(Warning::new("log-over-udp", Severity::Info, text));
+        }
+        if self.wrong > 0 {
+            let text = format!("{} entries of the log were invalid and were left out", self.wrong);
+            record.warnings.push(Warning::new("entries-invalid", Severity::Warning, text));
+        }
+        (Some(record), reason)
     }
 
     /// Takes bytes of a stream.
@@ -317,19 +352,20 @@ impl Log<'_> {
             self.wrong += 1;
             return;
         };
-        if self.is_full || self.packets >= MAX_PACKETS {
-            self.is_full = true;
+        if self.full.is_some() {
+            return;
+        }
+        if self.packets >= MAX_PACKETS {
+            self.full = Some(format!("more than {MAX_PACKETS} packets"));
             return;
         }
         if self.shared.packets.fetch_add(1, Ordering::AcqRel) >= MAX_ALL_PACKETS {
             self.shared.packets.fetch_sub(1, Ordering::AcqRel);
-            self.is_full = true;
+            self.full = Some(format!("more than {MAX_ALL_PACKETS} packets in all open logs"));
             return;
         }
         self.packets += 1;
-        if self.log.push(&entry).is_err() {
-            self.is_full = true;
-        }
+        self.full = self.log.push(&entry).err().map(|error| error.to_string());
     }
 }
 

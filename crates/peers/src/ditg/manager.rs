@@ -6,12 +6,14 @@
 //! signalling connection, requests from ports of services are ignored, and a reply is never longer than its request.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 use weir_model::impairment::{Prefix, Prefixes};
 use weir_model::plan::Plan;
 use weir_traffic::session::{Load, Share, WorkerConfig};
@@ -19,7 +21,8 @@ use weir_traffic::{ClientConfig, Event, Limits, ServerEvent, Stop, StopReason, T
 
 use super::client;
 use super::script::ditg_script;
-use crate::reflector::{self, FIRST_CLIENT_PORT};
+use crate::limit::AddressLimits;
+use crate::reflector::{self, Counts, FIRST_CLIENT_PORT};
 use crate::{Protocol, ServeConfig, Server, serving};
 
 /// Declaration of the protocol.
@@ -51,7 +54,12 @@ const STARTED: u8 = 1;
 const ENDED: u8 = 2;
 /// Bytes of a reply before its text.
 const HEAD_BYTES: usize = 8;
-/// Time for stopped flows to end.
+/// Commands of one address per second, on average, and without a pause.
+const COMMANDS_PER_SECOND: u64 = 1;
+const BURST: u64 = 10;
+/// Time for the receiver of a stopped flow to close it, within that for a stopped server to report.
+const CLOSING: Duration = Duration::from_secs(1);
+/// Time for a flow to end after that.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Whether one of these prefixes has an address.
@@ -88,8 +96,12 @@ fn commanded(command: &str, to: &Prefixes) -> Result<(Plan, IpAddr), String> {
         return Err(format!("-a {host}: no receiver to which managers may send"));
     }
     let data = plan.connections.iter().filter_map(|connection| connection.port);
-    match data.chain(plan.port).find(|port| *port < FIRST_CLIENT_PORT) {
-        Some(port) => Err(format!("port {port}: expected 1024 to 65535")),
+    if let Some(port) = data.chain(plan.port).find(|port| *port < FIRST_CLIENT_PORT) {
+        return Err(format!("port {port}: expected 1024 to 65535"));
+    }
+    let own = plan.connections.iter().filter_map(|connection| connection.client_port());
+    match own.filter(|port| *port > 0).find(|port| *port < FIRST_CLIENT_PORT) {
+        Some(port) => Err(format!("-sp {port}: expected 1024 to 65535")),
         None => Ok((plan, address)),
     }
 }
@@ -155,6 +167,19 @@ struct Shared {
     load: Arc<Load>,
     events: mpsc::UnboundedSender<ServerEvent>,
     next_session: AtomicU64,
+    commands: Mutex<AddressLimits>,
+    /// When it began: the start of the time of these limits.
+    began: Instant,
+    counts: Counts,
+}
+
+impl Shared {
+    /// Whether a command of `address` is within its limit; counts it, if so.
+    fn permits(&self, address: IpAddr) -> bool {
+        let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A panic leaves no invalid limits.
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).permits(address, now_ns)
+    }
 }
 
 async fn serve(
@@ -171,6 +196,9 @@ async fn serve(
         load: Arc::default(),
         events,
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
+        commands: Mutex::new(AddressLimits::of(COMMANDS_PER_SECOND, BURST)),
+        began: Instant::now(),
+        counts: Counts::default(),
     });
     let mut listening = tokio::task::JoinSet::new();
     for (socket, _) in server.sockets {
@@ -179,6 +207,7 @@ async fn serve(
     }
     let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
     serving::until_stopped(inbox, listening, stop, has_sessions, observe).await;
+    observe(shared.counts.event());
     Ok(())
 }
 
@@ -191,8 +220,14 @@ async fn receive(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
+        shared.counts.requests.fetch_add(1, Ordering::Relaxed);
         if from.port() < FIRST_CLIENT_PORT || !has(&shared.managers.from, from.ip()) {
             // No event: its source is not verified, and there may be any number of these.
+            continue;
+        }
+        // Each command costs its parsing and an event, and its source can be forged.
+        if !shared.permits(from.ip()) {
+            shared.counts.limited.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         if bytes <= MAX_BYTES {
@@ -223,60 +258,84 @@ fn command(bytes: &[u8], from: SocketAddr, socket: &Arc<UdpSocket>, shared: &Arc
     tokio::spawn(send(bytes.to_vec(), (config, from), socket.clone(), (shared.clone(), share)));
 }
 
+/// Stops a flow and waits for its record: a second request ends it even if its receiver does not close it. `None`: it does not
+/// end.
+async fn stopped<T>(
+    stopping: &Stop,
+    reason: StopReason,
+    test: &mut JoinHandle<T>,
+) -> Option<Result<T, JoinError>> {
+    for patience in [CLOSING, ENDING] {
+        stopping.request(reason);
+        if let Ok(ended) = tokio::time::timeout(patience, &mut *test).await {
+            return Some(ended);
+        }
+    }
+    None
+}
+
 /// Sends the flow of a command.
 async fn send(
     command: Vec<u8>,
     (config, from): (ClientConfig, SocketAddr),
     socket: Arc<UdpSocket>,
-    (shared, _share): (Arc<Shared>, Share),
+    (shared, share): (Arc<Shared>, Share),
 ) {
     let answer = async |kind| {
         if let Some(reply) = reply(kind, &command) {
-            let _ = socket.send_to(&reply, from).await;
+            let counter = match socket.send_to(&reply, from).await {
+                Ok(_) => &shared.counts.replies,
+                Err(_) => &shared.counts.unsent,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
         }
     };
     let (session, peer) = (shared.next_session.fetch_add(1, Ordering::Relaxed), from.into());
     let own = Stop::new();
     let stopping = own.clone();
     let (started, mut starting) = mpsc::unbounded_channel();
-    // A test has a runtime of its own.
+    // A test has a runtime of its own. Its share is taken for as long as its thread runs, and until its record is sent.
     let mut test = tokio::task::spawn_blocking(move || {
-        client::run(&config, &own, &mut |event| {
+        let result = client::run(&config, &own, &mut |event| {
             if let Event::Started { .. } = event {
                 let _ = started.send(());
             }
-        })
+        });
+        (result, share)
     });
     let limit = Duration::from_secs(shared.limits.session_seconds);
     let mut limited = std::pin::pin!(tokio::time::sleep(limit));
+    let begin = async || {
+        answer(STARTED).await;
+        let opened = ServerEvent::SessionOpened { session, peer: from.into(), flows: 1 };
+        let _ = shared.events.send(opened);
+    };
     let mut has_started = false;
     let ended = loop {
         tokio::select! {
             Some(()) = starting.recv(), if !has_started => {
                 has_started = true;
-                answer(STARTED).await;
-                let _ = shared.events.send(ServerEvent::SessionOpened { session, peer: from.into(), flows: 1 });
+                begin().await;
             }
             ended = &mut test => break Some(ended),
-            () = &mut limited => {
-                stopping.request(StopReason::Terminated);
-                break tokio::time::timeout(ENDING, &mut test).await.ok();
-            }
-            reason = shared.stop.asked(1) => {
-                stopping.request(reason);
-                break tokio::time::timeout(ENDING, &mut test).await.ok();
-            }
+            () = &mut limited => break stopped(&stopping, StopReason::Terminated, &mut test).await,
+            reason = shared.stop.asked(1) => break stopped(&stopping, reason, &mut test).await,
         }
     };
-    let (record, reason) = match ended {
-        Some(Ok(Ok(record))) => {
+    // A short flow may end before its start is noticed here.
+    if !has_started && starting.try_recv().is_ok() {
+        has_started = true;
+        begin().await;
+    }
+    let (record, reason, _share) = match ended {
+        Some(Ok((Ok(record), share))) => {
             let reason = record.end_reason.clone();
-            (Some(record), reason)
+            (Some(record), reason, Some(share))
         }
-        Some(Ok(Err(failure))) => {
-            (failure.partial.map(|record| *record), failure.error.to_string())
+        Some(Ok((Err(failure), share))) => {
+            (failure.partial.map(|record| *record), failure.error.to_string(), Some(share))
         }
-        Some(Err(_)) | None => (None, "the flow did not end".into()),
+        Some(Err(_)) | None => (None, "the flow did not end".into(), None),
     };
     if !has_started {
         let _ = shared.events.send(ServerEvent::Refused { peer, reason });
@@ -324,6 +383,7 @@ mod tests {
             "-a host.example -T UDP",
             "-a 192.0.2.9 -Sdp 22",
             "-a 192.0.2.9 -rp 53",
+            "-a 192.0.2.9 -sp 53",
             "-a 192.0.2.9\n-a 198.51.100.1",
             "-a 192.0.2.9 -a 198.51.100.1 -T FOO",
             "-a 192.0.2.9 -T ICMP",
@@ -332,6 +392,7 @@ mod tests {
         ] {
             assert!(of(refused).is_err(), "{refused}");
         }
+        assert!(of("-a 192.0.2.9 -sp 1024").is_ok());
         // The last one counts, as in a script.
         assert!(of("-a 192.0.2.9 -a 198.51.100.1").is_err());
     }

@@ -110,7 +110,11 @@ fn announcement(protocol: u32) -> [u8; ANNOUNCEMENT] {
 
 /// An entry as it is sent, of flow 1.
 fn entry(number: u32, second: u32) -> Vec<u8> {
-    let words = [1, number, 4000, 8999, second, 0, second, 5, 100_u32];
+    entry_of(1, number, second)
+}
+
+fn entry_of(flow: u32, number: u32, second: u32) -> Vec<u8> {
+    let words = [flow, number, 4000, 8999, second, 0, second, 5, 100_u32];
     let mut out: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     for address in ["192.0.2.1", "192.0.2.2"] {
         let mut field = [0; 46];
@@ -146,7 +150,7 @@ fn entries_are_taken_from_the_client_alone() {
     control.write_all(&announcement(256)).unwrap();
     let record = served(&server);
     assert_eq!((record.status, packets(&record)), (Status::Complete, 3));
-    assert!(has_warning(&record, "entries-invalid"));
+    assert!(has_warning(&record, "entries-invalid") && has_warning(&record, "log-over-udp"));
     assert_eq!(record.flows[0].receiver.as_ref().unwrap().lost_packets, Some(2));
 }
 
@@ -166,6 +170,34 @@ fn a_stream_of_entries_may_be_cut_anywhere() {
     drop(stream);
     let record = served(&server);
     assert_eq!((record.status, packets(&record)), (Status::Complete, 4));
+    assert!(!has_warning(&record, "log-over-udp"));
+}
+
+#[test]
+fn a_log_of_too_many_flows_is_cut_off() {
+    let server = Serving::start("ditg-log", "127.0.0.57", Limits::default());
+    let (mut control, data) = announced(&server, 1);
+    let mut stream = TcpStream::connect(data).unwrap();
+    let entries: Vec<u8> = (1..=257).chain([1]).flat_map(|flow| entry_of(flow, 1, 10)).collect();
+    stream.write_all(&entries).unwrap();
+    drop(stream);
+    control.write_all(&announcement(256)).unwrap();
+    let record = served(&server);
+    assert_eq!((record.status, record.flows.len()), (Status::Partial, 256));
+    assert_eq!(packets(&record), 256, "nothing is stored after the limit");
+    assert!(record.end_reason.contains("256 flows"), "{}", record.end_reason);
+}
+
+#[test]
+fn a_stopped_server_reports_what_arrived() {
+    let server = Serving::start("ditg-log", "127.0.0.58", Limits::default());
+    let (_control, data) = announced(&server, 1);
+    let mut stream = TcpStream::connect(data).unwrap();
+    stream.write_all(&entry(1, 10)).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    server.stop.request(weir_traffic::StopReason::Terminated);
+    let record = served(&server);
+    assert_eq!((record.status, packets(&record)), (Status::Interrupted, 1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The command interface of D-ITG's sender: who is obeyed, and where flows go.
 
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
 use weir_model::record::Status;
@@ -9,11 +10,13 @@ use weir_traffic::{Limits, ServerEvent};
 
 use crate::common::{LIMIT, Serving, config, received, sent, served};
 
-/// A server at `bind` that obeys 127.0.0.61 and sends to the receivers of these tests.
+/// A server at `bind` that obeys 127.0.0.61 and 127.0.0.71, and sends to the receivers of these tests.
 fn manager(bind: &str, limits: Limits) -> Serving {
     let list = |text: &str| text.parse().unwrap();
-    let managers =
-        Managers { from: list("127.0.0.61"), to: list("127.0.0.62,127.0.0.68,127.0.0.69") };
+    let managers = Managers {
+        from: list("127.0.0.61,127.0.0.71"),
+        to: list("127.0.0.62,127.0.0.68,127.0.0.69"),
+    };
     let config = ServeConfig { managers: Some(managers), ..config(bind, 0, limits) };
     Serving::of("ditg-manager", config)
 }
@@ -108,4 +111,55 @@ fn a_flow_lasts_no_longer_than_a_session_may() {
     assert_eq!([reply(&socket).0, reply(&socket).0], [1, 2]);
     assert_eq!(served(&server).status, Status::Interrupted);
     assert!(received(&served(&receiver).flows[0]).1 > 0);
+}
+
+#[test]
+fn a_manager_has_a_limited_number_of_commands() {
+    let server = manager("127.0.0.72", Limits::default());
+    let socket = client("127.0.0.61");
+    let all = 40;
+    for _ in 0..all {
+        socket.send_to(b"-a 127.0.0.68 -T ICMP", server.address).unwrap();
+    }
+    // A command of another manager follows them.
+    client("127.0.0.71").send_to(b"-a 127.0.0.68 -T SCTP", server.address).unwrap();
+    let mut events = 0;
+    while !refused(&server).contains("SCTP") {
+        events += 1;
+    }
+    server.stop.request(weir_traffic::StopReason::Terminated);
+    let totals = server.events.iter().find_map(|event| match event {
+        ServerEvent::Reflected { requests, replies, limited, .. } => {
+            Some((requests, replies, limited))
+        }
+        _ => None,
+    });
+    assert!((10..all).contains(&events), "{events}");
+    assert_eq!(totals, Some((all + 1, 0, all - events)));
+}
+
+#[test]
+fn a_flow_whose_receiver_does_not_close_it_has_a_record() {
+    // A receiver that accepts a flow, and says nothing more.
+    let data = UdpSocket::bind("127.0.0.68:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.68:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = [0; 1000];
+        assert!(stream.read(&mut buffer).unwrap() > 0);
+        stream.write_all(&[2]).unwrap();
+        assert!(stream.read(&mut buffer).unwrap() > 0);
+        let port = data.local_addr().unwrap().port().to_be_bytes();
+        stream.write_all(&[&[5, 0, 0, 0, 1], &port[..]].concat()).unwrap();
+        let _ = stream.read_to_end(&mut vec![]);
+    });
+    let server = manager("127.0.0.73", Limits::default());
+    let socket = client("127.0.0.61");
+    let command = format!("-a 127.0.0.68 -Sdp {port} -T UDP -C 100 -c 100 -t 600000");
+    socket.send_to(command.as_bytes(), server.address).unwrap();
+    assert_eq!(reply(&socket).0, 1);
+    server.stop.request(weir_traffic::StopReason::Terminated);
+    assert_eq!(served(&server).status, Status::Interrupted);
+    receiver.join().unwrap();
 }
