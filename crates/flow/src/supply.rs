@@ -98,6 +98,15 @@ impl Supply {
         packets.get((sequence % packets.len() as u64) as usize)
     }
 
+    /// The payload of recorded packet `sequence`; `None` without packets.
+    #[inline]
+    #[must_use]
+    pub fn recorded(&self, sequence: u64) -> Option<&[u8]> {
+        let packet = self.packet(sequence)?;
+        let from = packet.offset as usize;
+        self.bytes.get(from..from + packet.len as usize)
+    }
+
     /// Bytes of packet `sequence`.
     #[inline]
     pub(crate) fn size(&self, sequence: u64) -> Option<usize> {
@@ -114,9 +123,7 @@ impl Supply {
     /// replaces the first bytes of a recorded packet, and precedes those of a file.
     #[inline]
     pub(crate) fn fill(&self, sequence: u64, header: usize, slot: &mut [u8]) {
-        if let Some(packet) = self.packet(sequence) {
-            let from = packet.offset as usize;
-            let data = &self.bytes[from..from + packet.len as usize];
+        if let Some(data) = self.recorded(sequence) {
             let len = data.len().min(slot.len());
             slot[..len].copy_from_slice(&data[..len]);
             return;

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weir_model::Refusal;
+use weir_model::impairment::Prefixes;
 use weir_model::plan::{Connection, Family, PeerName, Plan};
 use weir_model::record::Record;
 use weir_traffic::session::{self, WorkerConfig};
@@ -260,15 +261,15 @@ pub trait Test: Send {
 }
 
 /// Which tests a server of iperf2 serves by connecting back to the client (`-d`, `-r`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CallBacks {
     /// None.
     #[default]
     Never,
     /// Those over TCP, whose client has proved its address.
     Streams,
-    /// Also those over UDP, where a forged source address makes the server send to a third party.
-    All,
+    /// Also those over UDP of these addresses: a forged source makes the server send to one of them, for an hour at most.
+    Listed(Prefixes),
 }
 
 /// Configuration of a protocol's server.

@@ -1,10 +1,11 @@
 //! What the servers with sessions of their own share: how they accept clients, notice that one is gone, and end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use weir_model::impairment::{Prefix, Prefixes};
 use weir_model::plan::{Direction, FlowSpec};
 use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_traffic::{ServerEvent, Stop, TrafficError};
@@ -30,6 +31,18 @@ pub(crate) fn watched() -> TcpOptions {
 /// Whether this end sends a flow.
 pub(crate) fn sends(spec: &FlowSpec) -> bool {
     spec.connection.direction == Direction::Forward
+}
+
+/// Whether one of these prefixes has an address.
+pub(crate) fn has(prefixes: &Prefixes, address: IpAddr) -> bool {
+    let address = match address.to_canonical() {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let within = |prefix: &Prefix| {
+        prefix.mapped_ranges().iter().any(|(low, high)| (*low..=*high).contains(&address))
+    };
+    prefixes.0.iter().any(within)
 }
 
 /// The error of a socket that the runtime does not take.

@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
-use weir_model::impairment::{Prefix, Prefixes};
+use weir_model::impairment::Prefixes;
 use weir_model::plan::Plan;
 use weir_traffic::session::{Load, Share, WorkerConfig};
 use weir_traffic::{ClientConfig, Event, Limits, ServerEvent, Stop, StopReason, TrafficError};
@@ -23,6 +23,7 @@ use super::client;
 use super::script::ditg_script;
 use crate::limit::AddressLimits;
 use crate::reflector::{self, Counts, FIRST_CLIENT_PORT};
+use crate::serving::has;
 use crate::{Protocol, ServeConfig, Server, serving};
 
 /// Declaration of the protocol.
@@ -61,18 +62,6 @@ const BURST: u64 = 10;
 const CLOSING: Duration = Duration::from_secs(1);
 /// Time for a flow to end after that.
 const ENDING: Duration = Duration::from_secs(5);
-
-/// Whether one of these prefixes has an address.
-fn has(prefixes: &Prefixes, address: IpAddr) -> bool {
-    let address = match address.to_canonical() {
-        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
-        IpAddr::V6(v6) => u128::from(v6),
-    };
-    let within = |prefix: &Prefix| {
-        prefix.mapped_ranges().iter().any(|(low, high)| (*low..=*high).contains(&address))
-    };
-    prefixes.0.iter().any(within)
-}
 
 /// The test that a command means.
 ///

@@ -1,7 +1,7 @@
 //! Tests in which this server connects back to its client. Each stream, and each source of datagrams, of the client has a
 //! session of what is sent back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,12 +16,15 @@ use super::server::{Session, Shared};
 use super::settings;
 use crate::CallBacks;
 use crate::ending::Over;
+use crate::serving::has;
 use crate::sessions::{Ended, counted, intervals};
 
 /// How long a client may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Ports below belong to services of the system: nothing from or to them is a test.
 const FIRST_PORT: u16 = 1024;
+/// Longest time for which datagrams are sent back, s: the request for them may be forged.
+const DATAGRAM_SECONDS: u64 = 3600;
 
 /// A client that has asked to be called back.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +46,7 @@ impl Call {
         header: Option<Header>,
         peer: SocketAddr,
         is_datagrams: bool,
-        served: CallBacks,
+        served: &CallBacks,
     ) -> Result<(Option<Header>, Option<Call>), String> {
         let Some(header) = header else { return Ok((None, None)) };
         if !matches!(header.mode, Mode::Dual | Mode::TradeOff) {
@@ -52,7 +55,7 @@ impl Call {
         let is_served = match served {
             CallBacks::Never => false,
             CallBacks::Streams => !is_datagrams,
-            CallBacks::All => true,
+            CallBacks::Listed(prefixes) => !is_datagrams || has(prefixes, peer.ip()),
         };
         if !is_served {
             return Err("a test that connects back to the client (-d or -r)".into());
@@ -65,7 +68,9 @@ impl Call {
                 peer.port()
             ));
         };
-        let to = SocketAddr::new(peer.ip(), port);
+        // With the scope of a link-local address.
+        let mut to = peer;
+        to.set_port(port);
         let is_after = header.mode == Mode::TradeOff;
         let own = Header { mode: Mode::Forward, ..header };
         Ok((Some(own), Some(Call { header, to, local: None, is_after })))
@@ -76,11 +81,25 @@ impl Call {
         Call { local, ..self }
     }
 
+    /// Maximum time of what is sent back, s.
+    fn longest(shared: &Shared, is_datagrams: bool) -> u64 {
+        let most = if is_datagrams { DATAGRAM_SECONDS } else { u64::MAX };
+        shared.limits.session_seconds.min(most)
+    }
+
     /// The plan of what is sent back, from the address that the client knows.
-    fn plan(&self, shared: &Shared, is_datagrams: bool) -> Result<Plan, String> {
-        let longest = shared.limits.session_seconds;
+    ///
+    /// # Errors
+    /// The reason for which it is not sent.
+    pub(super) fn plan(&self, shared: &Shared, is_datagrams: bool) -> Result<Plan, String> {
+        let longest = Self::longest(shared, is_datagrams);
         let plan = settings::back(&self.header, is_datagrams, self.to.is_ipv6(), longest)?;
-        let local = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        // A plan has no scope, without which a link-local address is not bound.
+        let is_bound = |ip: &IpAddr| match ip {
+            IpAddr::V4(v4) => !v4.is_unspecified(),
+            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_unicast_link_local(),
+        };
+        let local = self.local.map(|local| local.ip()).filter(is_bound);
         let host = Some(self.to.ip().to_canonical().to_string());
         Ok(Plan { host, bind: local.map(Into::into), ..plan })
     }
@@ -105,11 +124,9 @@ impl Call {
         Ok(())
     }
 
-    /// Sends datagrams to the client.
+    /// Sends datagrams to the client. No event names one to which none are sent: its address is not verified.
     pub(super) async fn datagrams(self, shared: Arc<Shared>) {
-        if let Err(reason) = self.try_datagrams(&shared).await {
-            shared.refused(self.to, format!("connecting back: {reason}"));
-        }
+        let _ = self.try_datagrams(&shared).await;
     }
 
     async fn try_datagrams(&self, shared: &Shared) -> Result<(), String> {
@@ -129,7 +146,8 @@ impl Call {
         shared.opened(number, self.to, 1);
         let intervals = intervals(shared.workers.now_ns(), 0);
         end.start(intervals);
-        let longest = tokio::time::sleep(Duration::from_secs(shared.limits.session_seconds));
+        let longest = Self::longest(shared, true);
+        let longest = tokio::time::sleep(Duration::from_secs(longest));
         tokio::pin!(longest);
         let over = loop {
             tokio::select! {
@@ -164,5 +182,50 @@ impl Call {
         drop(end);
         shared.closed(number, (plan, specs), self.to, ends, intervals, ended);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf2::codec::Amount;
+
+    const HEADER: Header = Header {
+        mode: Mode::Dual,
+        is_wide: true,
+        has_key: false,
+        has_bursts: false,
+        awaits_ack: false,
+        has_trip_times: false,
+        wants_no_report: false,
+        streams: 1,
+        port: 5002,
+        block_bytes: 0,
+        amount: Amount::Time(100),
+        tos: 0,
+        rate: 0,
+        start: [0; 2],
+    };
+
+    #[test]
+    fn datagrams_go_back_to_listed_addresses_alone() {
+        let listed = CallBacks::Listed("10.0.0.0/8,fe80::/10".parse().unwrap());
+        for (source, served, is_called) in [
+            ("10.1.2.3:5000", &listed, true),
+            ("[::ffff:10.1.2.3]:5000", &listed, true),
+            ("11.1.2.3:5000", &listed, false),
+            ("[2001:db8::1]:5000", &listed, false),
+            ("10.1.2.3:5000", &CallBacks::Streams, false),
+            ("10.1.2.3:53", &listed, false),
+        ] {
+            let call = Call::of(Some(HEADER), source.parse().unwrap(), true, served);
+            assert_eq!(call.is_ok(), is_called, "{source}");
+        }
+        // A stream has proved its address.
+        assert!(Call::of(Some(HEADER), "11.1.2.3:5000".parse().unwrap(), false, &listed).is_ok());
+        // The interface of a link-local address stays known.
+        let source = "[fe80::1%3]:5000".parse().unwrap();
+        let (_, call) = Call::of(Some(HEADER), source, true, &listed).unwrap();
+        assert_eq!(call.unwrap().to, "[fe80::1%3]:5002".parse().unwrap());
     }
 }

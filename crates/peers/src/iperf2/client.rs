@@ -179,7 +179,8 @@ impl Test<'_> {
         part: Part,
         intervals: IntervalClock,
     ) -> (Over, EndReport, Option<EndReport>) {
-        let Part { end, specs, mut streams, senders, requests, endings, early, .. } = part;
+        let Part { mut end, specs, mut streams, senders, requests, endings, early, called, .. } =
+            part;
         let (is_called, header_bytes) = (part.is_called, part.header_bytes);
         let streams_sent = |spec: &&FlowSpec| {
             let connection = &spec.connection;
@@ -189,6 +190,10 @@ impl Test<'_> {
         for spec in specs.iter().filter(streams_sent) {
             // The header is a part of the stream, and of its limit.
             end.sent_by_protocol(spec.id, 0, header_bytes);
+        }
+        // What arrived on another socket before comes first.
+        for (spec, socket, signals) in called {
+            end.datagrams(&spec, false, socket, Some(Box::new(signals)));
         }
         end.start(intervals);
         for (flow, bytes, arrival) in &early {

@@ -290,10 +290,13 @@ impl Sources {
         // A negative number is that of a session that has ended.
         let begins = width.number(&datagram).is_some_and(|number| number >= i64::from(is_wide));
         // No event names a source whose address is not verified.
-        let Ok((header, call)) = Call::of(header, from, true, self.shared.call_backs) else {
+        let Ok((header, call)) = Call::of(header, from, true, &self.shared.call_backs) else {
             return;
         };
         let call = call.map(|call| call.at_address(Some(socket.1)));
+        if call.is_some_and(|call| call.plan(&self.shared, true).is_err()) {
+            return;
+        }
         let longest = self.shared.limits.session_seconds;
         let plan = settings::plan(header.as_ref(), true, datagram.len() as u64, longest);
         if let (true, Ok(plan)) = (begins, plan) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_flow::{Recording, Supply};
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, normal_quantile, open_unit_interval};
 use weir_model::content::Content;
-use weir_model::plan::{CatchUp, Family, Plan};
+use weir_model::plan::{CatchUp, Family, HeaderFormat, Plan};
 use weir_model::units::{RateLimit, SendRate};
 use weir_traffic::TrafficError;
 use weir_traffic::session::Framing;
@@ -19,7 +19,7 @@ use super::settings;
 pub(super) const STREAM_BYTES: usize = HEADER_BYTES + 20;
 /// Bytes of a datagram up to the end of its frame's fields: no datagram is shorter.
 const LEAST_DATAGRAM: usize = NUMBER_BYTES + HEADER_BYTES + 32;
-/// Maximum number of datagrams, and of their bytes, that are prepared. Longer tests repeat them.
+/// Maximum number of datagrams, and of their bytes, that are prepared: those of a whole test.
 const MAX_DATAGRAMS: u64 = 200_000;
 const MAX_BYTES: u64 = 128 << 20;
 
@@ -57,6 +57,21 @@ impl Isochronous {
         }
         if connection.bytes.is_some() || connection.packets.is_some() {
             return settings::refused("bytes", "given", "a duration, for isochronous frames");
+        }
+        if connection.transport.datagrams() {
+            if connection.header == HeaderFormat::Iperf2Narrow {
+                return settings::refused("header", connection.header, "iperf2, for frames");
+            }
+            if connection.time_limit().is_none() {
+                return settings::refused(
+                    "duration",
+                    0,
+                    "a limit, for isochronous frames over UDP",
+                );
+            }
+            if self.frame()[0] > MAX_BYTES as f64 {
+                return settings::refused("isochronous", given(), "frames of at most 128 MiB");
+            }
         }
         Ok(())
     }
@@ -106,32 +121,36 @@ impl Isochronous {
             return settings::refused("payload", length, "at least 108 bytes with frames");
         }
         let seconds = connection.time_limit().map_or(f64::INFINITY, |limit| limit.0 as f64 / 1e9);
-        let frames = (seconds * self.frames_per_second).ceil() as u64 + 1;
+        let frames = ((seconds * self.frames_per_second).ceil() as u64).saturating_add(1);
         let sizes = self.sizes(plan.seed.0);
         let mut recording = Recording::default();
         let mut datagram = vec![0; length];
         datagram[NUMBER_BYTES..NUMBER_BYTES + HEADER_BYTES]
             .copy_from_slice(&header.datagram_bytes());
+        // The latencies of frames count from here.
+        let start = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let start = start.unwrap_or_default();
         for (frame, size) in (0..frames.max(2)).zip(sizes) {
-            let full = recording.packets() >= MAX_DATAGRAMS || recording.bytes() >= MAX_BYTES;
-            if full {
-                break;
-            }
             let at_ns = (frame as f64 * 1e9 / self.frames_per_second) as u64;
             let mut left = size;
             while left > 0 {
+                if recording.packets() >= MAX_DATAGRAMS || recording.bytes() >= MAX_BYTES {
+                    let accepted = "a test whose frames fit 200000 datagrams and 128 MiB";
+                    return settings::refused("duration", format!("{seconds} s"), accepted);
+                }
+                let part = left.min(length as u64);
+                let end = (part as usize).max(LEAST_DATAGRAM);
                 let words = [
                     self.period_us(),
-                    0,
-                    0,
+                    start.as_secs() as u32,
+                    start.subsec_micros(),
                     frame as u32,
                     frame as u32 + 1,
                     size as u32,
-                    left as u32,
+                    // A receiver knows the last datagram of a frame by its length, that of padding included.
+                    left.max(end as u64) as u32,
                 ];
                 put(&mut datagram, NUMBER_BYTES + HEADER_BYTES, &words);
-                let part = left.min(length as u64);
-                let end = (part as usize).max(LEAST_DATAGRAM);
                 recording.push(at_ns, &datagram[..end], 0);
                 left -= part;
             }
@@ -243,6 +262,54 @@ impl Framing for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The datagrams of a test with these options.
+    fn datagrams(video: Isochronous, options: &str) -> Result<Supply, TrafficError> {
+        let text = format!(
+            "schema = \"weir.plan/1\"\npeer = \"iperf2\"\nhost = \"h\"\n[[connection]]\ntransport = \"udp\"\npayload = 1450\n{options}"
+        );
+        let mut plan = Plan::parse(&text).unwrap();
+        plan.connections[0].header = HeaderFormat::Iperf2;
+        video.check(&plan)?;
+        let spec = plan.flows(Family::Ipv4, u32::MAX).swap_remove(0);
+        let header = settings::header(&plan, &spec, 5001);
+        video.datagrams(&mut plan, &header)
+    }
+
+    #[test]
+    fn a_padded_datagram_ends_its_frame() {
+        // Frames of 1500 bytes: 1450, and 50 that are padded.
+        let video = Isochronous { frames_per_second: 10.0, mean: 120e3, deviation: 0.0 };
+        let supply = datagrams(video, "duration = \"1s\"").unwrap();
+        assert_eq!(supply.packets(), Some(22));
+        for (sequence, length, left) in [(0, 1450, 1500_u32), (1, 108, 108), (21, 108, 108)] {
+            let datagram = supply.recorded(sequence).unwrap();
+            let words: Vec<u32> = datagram[76..104]
+                .chunks_exact(4)
+                .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
+                .collect();
+            let frame = sequence as u32 / 2;
+            assert_eq!((datagram.len(), words[0]), (length, 100_000));
+            assert!(words[1] > 1_600_000_000, "{words:?}");
+            assert_eq!(words[3..], [frame, frame + 1, 1500, left]);
+        }
+    }
+
+    #[test]
+    fn tests_beyond_the_prepared_frames_are_refused() {
+        let refused = |video, options| match datagrams(video, options).unwrap_err() {
+            TrafficError::Input { field, .. } => field,
+            other => panic!("{other}"),
+        };
+        let video = Isochronous { frames_per_second: 10.0, mean: 120e3, deviation: 0.0 };
+        assert_eq!(refused(video, "duration = \"0s\""), "duration");
+        assert_eq!(refused(video, "duration = \"3h\""), "duration");
+        assert_eq!(refused(Isochronous { mean: 1e9, ..video }, "duration = \"2s\""), "duration");
+        assert_eq!(
+            refused(Isochronous { mean: 1e12, ..video }, "duration = \"1s\""),
+            "isochronous"
+        );
+    }
 
     #[test]
     fn frames_have_the_mean_and_deviation_that_are_asked_for() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use weir_flow::Supply;
 use weir_model::plan::{FlowSpec, HeaderFormat, Plan, Shape};
+use weir_net::udp::UdpSocket;
 use weir_traffic::session::{self, Arrival, End, Exchange, Workers};
 use weir_traffic::{ClientConfig, Event, FlowAddresses, TrafficError};
 
@@ -33,6 +34,10 @@ pub(super) struct Part {
     pub(super) senders: Vec<Sender>,
     /// First datagrams, by which a server is asked to send, by flow.
     pub(super) requests: Vec<(u32, Vec<u8>)>,
+    /// Sockets on which the server sends datagrams. They receive once the flows start.
+    pub(super) called: Vec<(FlowSpec, UdpSocket, LastNumber)>,
+    /// The datagrams of isochronous frames.
+    supply: Option<Arc<Supply>>,
     /// Ends of received datagrams, by flow.
     pub(super) endings: Vec<(u32, Arc<Ending>)>,
     /// Datagrams that arrived before their flow had a socket.
@@ -115,7 +120,7 @@ async fn open_to(
         .map_or(header, |on| header.calling_back(on.port, on.is_after, is_datagrams));
     let end = End::new(workers, &counted(plan), true).with_host(peer.ip(), plan.device.as_deref());
     let end = end.with_prefix(&header.datagram_bytes()).with_supply(supply.clone());
-    let mut part = Part::new(end, peer);
+    let mut part = Part { supply: supply.clone(), ..Part::new(end, peer) };
     // Both directions of a stream, or of datagrams, have one socket unless the server connects back.
     let pairs = match header.mode {
         Mode::FullDuplex => forward.iter().zip(reverse.iter().map(Some)).collect(),
@@ -156,6 +161,8 @@ impl Part {
             streams: vec![],
             senders: vec![],
             requests: vec![],
+            called: vec![],
+            supply: None,
             endings: vec![],
             early: vec![],
             is_called: false,
@@ -183,8 +190,8 @@ impl Part {
             Called::Datagrams(socket, early) => {
                 let width = width(spec);
                 self.know(&[Some(spec)], socket.local_addr(), socket.peer_addr().ok());
-                let signals = Box::new(self.last_number(spec, width));
-                self.end.datagrams(spec, false, socket, Some(signals));
+                let signals = self.last_number(spec, width);
+                self.called.push((spec.clone(), socket, signals));
                 self.early.extend(early.into_iter().map(|(bytes, at)| (spec.id, bytes, at)));
                 Ok(())
             }
@@ -221,7 +228,7 @@ impl Part {
         if is_sent {
             // A group has no receiver that reports.
             let wants_report = !header.wants_no_report && !self.peer.ip().is_multicast();
-            let sender = Sender::new(spec, last, wants_report);
+            let sender = Sender::new(spec, last, wants_report).with_supply(self.supply.clone());
             let to_receive = receiver.map(|_| socket.try_clone()).transpose();
             let to_receive =
                 to_receive.map_err(|source| super::system("using a socket", source))?;

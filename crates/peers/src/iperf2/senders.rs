@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weir_flow::Supply;
 use weir_model::plan::{FlowSpec, HeaderFormat};
 use weir_model::record::Receiver;
 use weir_model::report::{EndReport, FlowReport};
@@ -13,7 +14,7 @@ use weir_net::thread::lock;
 use weir_traffic::TrafficError;
 use weir_traffic::session::{DatagramSocket, End, Signal, Signals};
 
-use super::codec::{Report, Width};
+use super::codec::{HEADER_BYTES, NUMBER_BYTES, Report, Width};
 use crate::ending::Over;
 
 /// Pause between two requests for the data or the report of a server.
@@ -39,6 +40,8 @@ pub(super) struct Sender {
     /// The datagram that announces the end; without its number and time until then.
     last: Mutex<Vec<u8>>,
     is_announced: AtomicBool,
+    /// The datagrams of isochronous frames.
+    supply: Option<Arc<Supply>>,
     /// The server sends a report of them.
     wants_report: bool,
     report: Arc<Mutex<Option<Report>>>,
@@ -51,8 +54,24 @@ impl Sender {
             spec: spec.clone(),
             last: Mutex::new(last),
             is_announced: AtomicBool::new(false),
+            supply: None,
             wants_report,
             report: Arc::default(),
+        }
+    }
+
+    /// The same of a flow with recorded datagrams.
+    pub(super) fn with_supply(self, supply: Option<Arc<Supply>>) -> Self {
+        Sender { supply, ..self }
+    }
+
+    /// Gives a datagram what the recorded one of this sequence has after the header.
+    fn follow(&self, datagram: &mut Vec<u8>, sequence: u64) {
+        let from = NUMBER_BYTES + HEADER_BYTES;
+        let recorded = self.supply.as_ref().and_then(|supply| supply.recorded(sequence));
+        if let Some(rest) = recorded.and_then(|recorded| recorded.get(from..)) {
+            datagram.resize(from, 0);
+            datagram.extend_from_slice(rest);
         }
     }
 
@@ -69,6 +88,7 @@ impl Sender {
     /// Sends the first datagram.
     pub(super) fn begin(&self, end: &End) {
         let mut first = lock(&self.last);
+        self.follow(&mut first, 0);
         number(&mut first, self.width(), 1);
         self.send(end, &first);
     }
@@ -82,6 +102,7 @@ impl Sender {
     /// Sends the datagram that announces the end, after `packets` of data. It is data as well: the server counts it.
     pub(super) fn announce(&self, end: &End, packets: u64) {
         let mut last = lock(&self.last);
+        self.follow(&mut last, packets);
         let packets = i64::try_from(packets).unwrap_or(i64::MAX);
         number(&mut last, self.width(), packets.saturating_add(1));
         self.width().negate(&mut last);

@@ -35,6 +35,8 @@ const REASON: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(5);
 /// Time beyond its stated duration that a session may take.
 const GRACE: Duration = Duration::from_secs(60);
+/// Least silence that ends a test of round trips: an hour passes between two bursts at most, and the server may wait 10 s.
+const BOUNCE_SILENCE: Duration = Duration::from_secs(3620);
 
 /// State shared by the sessions.
 pub(super) struct Shared {
@@ -118,7 +120,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         bound,
         workers: config.workers.clone(),
         limits: config.limits.clone(),
-        call_backs: config.call_backs,
+        call_backs: config.call_backs.clone(),
     }))
 }
 
@@ -183,10 +185,13 @@ async fn greeting(
         Ok(Start::Bounce(bounce)) => (None, Some(bounce)),
         Err(reason) => return shared.refused(peer, reason),
     };
-    let (header, call) = match Call::of(header, peer, false, shared.call_backs) {
+    let (header, call) = match Call::of(header, peer, false, &shared.call_backs) {
         Ok(both) => both,
         Err(reason) => return shared.refused(peer, reason),
     };
+    if let Some(Err(reason)) = call.map(|call| call.plan(&shared, false)) {
+        return shared.refused(peer, format!("connecting back: {reason}"));
+    }
     let longest = shared.limits.session_seconds;
     let plan = match &bounce {
         Some(bounce) => settings::bounce(bounce),
@@ -350,6 +355,7 @@ impl Session {
         let most = stated.map_or(most, |limit| most.min(Duration::from_nanos(limit.0) + GRACE));
         let over = Instant::now() + most;
         let silence = Duration::from_secs(shared.limits.silence_seconds);
+        let silence = if self.bounce.is_some() { silence.max(BOUNCE_SILENCE) } else { silence };
         let mut running: HashSet<u32> = self.specs.iter().map(|spec| spec.id).collect();
         let mut receiving: HashSet<u32> =
             self.specs.iter().filter(|spec| !sends(spec)).map(|spec| spec.id).collect();

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 use weir_model::plan::Plan;
 use weir_model::record::{Record, Status, Transactions};
@@ -195,6 +196,29 @@ fn hostile_requests_are_refused_and_others_served() {
     }
     drop(client);
     served(&server);
+    // One that resets the connection meanwhile, as with a response that it has not read, has not finished.
+    let mut client = TcpStream::connect(server.address).unwrap();
+    let request = [header(100, 300_000), vec![7; 40]].concat();
+    client.write_all(&request.repeat(2)).unwrap();
+    client.peek(&mut [0; 1]).unwrap();
+    drop(client);
+    assert_eq!(served(&server).status, Status::Partial);
     let near = test(server.address, "request = 100\nresponse = 100\npackets = 5", 0).unwrap();
     assert_eq!(transactions(&near).completed, 5);
+}
+
+#[test]
+fn silence_between_two_bursts_ends_no_session() {
+    let limits = Limits { silence_seconds: 0, ..Limits::default() };
+    let server = Serving::start("iperf2", "127.0.0.1", limits);
+    let mut client = TcpStream::connect(server.address).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    for _ in 0..2 {
+        client.write_all(&[header(100, 0), vec![7; 40]].concat()).unwrap();
+        client.read_exact(&mut [0; 100]).unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+    }
+    drop(client);
+    let far = served(&server);
+    assert_eq!((far.status, received(&far.flows[0])), (Status::Complete, (200, 2)));
 }

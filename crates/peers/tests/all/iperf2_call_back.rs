@@ -21,6 +21,11 @@ fn serve(bind: &str, call_backs: CallBacks) -> Serving {
     Serving::calling_back("iperf2", bind, Limits::default(), call_backs)
 }
 
+/// Also over UDP, to this host.
+fn listed() -> CallBacks {
+    CallBacks::Listed("127.0.0.0/8,::1".parse().unwrap())
+}
+
 /// A connection of these options in each direction.
 fn both(options: &str) -> String {
     format!("[[connection]]\n{options}\n[[connection]]\n{options}\ndirection = \"reverse\"\n")
@@ -57,7 +62,7 @@ fn moved(records: &[Record], direction: Direction) -> Vec<(u64, u64)> {
 #[test]
 fn two_weirs_agree_where_the_server_connects_back() {
     for bind in ["127.0.0.1", "::1"] {
-        let server = serve(bind, CallBacks::All);
+        let server = serve(bind, listed());
         for (options, flows) in [
             ("bytes = \"2M\"", 1),
             ("bytes = \"1M\"\ncount = 3", 3),
@@ -116,7 +121,7 @@ fn clients_of_iperf_are_called_back() {
         return;
     }
     for bind in ["127.0.0.1", "::1"] {
-        let server = serve(bind, CallBacks::All);
+        let server = serve(bind, listed());
         for (flags, streams) in [
             ("-n 2M", 1),
             ("-n 1M -P 3", 3),
@@ -240,7 +245,17 @@ fn a_client_is_called_back_only_where_it_may_be() {
     datagram.resize(1000, 0);
     client.send_to(&datagram, server.address).unwrap();
     assert!(listener.recv(&mut [0; 2000]).is_err());
-    let server = serve("127.0.0.1", CallBacks::All);
+    let others = CallBacks::Listed("192.0.2.0/24".parse().unwrap());
+    let server = serve("127.0.0.1", others);
+    client.send_to(&datagram, server.address).unwrap();
+    assert!(listener.recv(&mut [0; 2000]).is_err());
+    let server = serve("127.0.0.1", listed());
+    // For longer than an hour: no session begins.
+    let mut long = datagram.clone();
+    long[36..40].copy_from_slice(&(-360_100_i32).to_be_bytes());
+    client.send_to(&long, server.address).unwrap();
+    assert!(listener.recv(&mut [0; 2000]).is_err());
+    assert!(server.events.try_iter().all(|event| matches!(event, ServerEvent::Listening { .. })));
     client.send_to(&datagram, server.address).unwrap();
     assert!(listener.recv(&mut [0; 2000]).is_ok());
 }

@@ -1,6 +1,7 @@
 //! iperf2's isochronous frames: Weir with Weir, and Weir with Debian's server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use weir_model::plan::Plan;
 use weir_model::record::{Record, Status};
@@ -68,4 +69,29 @@ fn frames_reach_iperfs_server() {
             assert_eq!(theirs, sent(&near.flows[0]).0, "{options}: {rows:?}");
         }
     }
+}
+
+#[test]
+fn every_datagram_states_its_frame() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let to = socket.local_addr().unwrap();
+    // Nothing reports what arrived, so that the test fails at its end.
+    let client = std::thread::spawn(move || test(to, OPTIONS[1]).is_err());
+    let mut datagram = [0; 2000];
+    let mut frames = vec![];
+    loop {
+        let length = socket.recv(&mut datagram).unwrap();
+        let word = |at: usize| i32::from_be_bytes(datagram[at..at + 4].try_into().unwrap());
+        assert_eq!((word(76), word(92)), (100_000, word(88) + 1), "{}", word(0));
+        assert!(word(80) > 1_600_000_000);
+        let left = usize::try_from(word(100)).unwrap();
+        assert!(length == 1450 || length == left, "{length} of {left}");
+        frames.push(word(92));
+        if word(0) < 0 {
+            break;
+        }
+    }
+    assert!(frames.is_sorted() && frames[0] == 1 && frames.contains(&10), "{frames:?}");
+    assert!(client.join().unwrap());
 }

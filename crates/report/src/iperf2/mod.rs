@@ -267,6 +267,7 @@ impl Iperf2Text {
             let span = [interval.start_seconds, interval.end_seconds];
             rows.extend(count.map(|count| Row::of_interval(flow, sends, span, count)));
         }
+        self.add_ways(&mut rows);
         heading + &self.printed(&rows, time)
     }
 
@@ -278,9 +279,7 @@ impl Iperf2Text {
             return out + &self.bounces(record);
         }
         let mut rows: Vec<Row<'_>> = record.flows.iter().filter_map(Row::of_flow).collect();
-        // A server of round trips sends back what it receives.
-        let ways = if self.is_bounce() { 2 } else { 1 };
-        rows.iter_mut().for_each(|row| row.bytes = row.bytes.saturating_mul(ways));
+        self.add_ways(&mut rows);
         out += &self.printed(&rows, time);
         // What the server sends back is reported to it.
         let reported = |flow: &&Flow| !self.options.calls_back || Self::sends(flow);
@@ -302,6 +301,12 @@ impl Iperf2Text {
             }
         }
         out
+    }
+
+    /// Counts what goes both ways: a server of round trips sends back what it receives.
+    fn add_ways(&self, rows: &mut [Row<'_>]) {
+        let ways = if self.is_bounce() { 2 } else { 1 };
+        rows.iter_mut().for_each(|row| row.bytes = row.bytes.saturating_mul(ways));
     }
 
     fn heading_once(&mut self) -> String {
@@ -330,19 +335,24 @@ impl Iperf2Text {
         }
     }
 
-    /// Rows with the sums of several.
+    /// Rows with the sums of several: of each direction, where each has sockets of its own.
     fn printed(&self, rows: &[Row<'_>], time: &dyn Fn(f64) -> String) -> String {
         let mut out = String::new();
-        let has_sum = rows.len() > 1 && !(self.options.calls_back && rows.len() == 2);
-        if !(has_sum && self.options.sum_only) {
-            for row in rows {
-                out += &self.row(&self.label(row.flow), row, time);
-            }
+        let (sent, received): (Vec<Row<'_>>, Vec<Row<'_>>) =
+            rows.iter().cloned().partition(|row| row.sends || !self.options.calls_back);
+        let parts = [sent, received].map(|part| (part.len() > 1).then_some(part));
+        let has_sum = |row: &Row<'_>| match row.sends || !self.options.calls_back {
+            true => parts[0].is_some(),
+            false => parts[1].is_some(),
+        };
+        for row in rows.iter().filter(|row| !(self.options.sum_only && has_sum(row))) {
+            out += &self.row(&self.label(row.flow), row, time);
         }
         // CSV has sums only where they are all that is wanted: those of stream -1.
-        let is_wanted = has_sum && (self.options.sum_only || !self.options.csv);
-        if let Some(sum) = Row::sum(rows).filter(|_| is_wanted) {
-            out += &self.row("[SUM]", &sum, time);
+        if self.options.sum_only || !self.options.csv {
+            for sum in parts.iter().flatten().filter_map(|part| Row::sum(part)) {
+                out += &self.row("[SUM]", &sum, time);
+            }
         }
         out
     }

@@ -139,6 +139,36 @@ fn several_streams_and_both_directions_have_sums() {
 }
 
 #[test]
+fn directions_with_sockets_of_their_own_have_sums_of_their_own() {
+    let options = Iperf2Options { calls_back: true, ..Iperf2Options::default() };
+    let both = |count: u32| {
+        let one = format!("[[connection]]\ncount = {count}\n");
+        text_with(&record(&format!("{one}{one}direction = \"reverse\"")), options)
+    };
+    let all = both(2);
+    let sums: Vec<&str> = all.lines().filter(|line| line.starts_with("[SUM]")).collect();
+    let expected = [
+        "[SUM] 0.0000-0.5000 sec  1.25 MBytes  21.0 Mbits/sec",
+        "[SUM] 0.0000-0.5000 sec  1.25 MBytes  21.0 Mbits/sec",
+        "[SUM] 0.0000-1.0016 sec  2.50 MBytes  20.9 Mbits/sec",
+        "[SUM] 0.0000-1.0015 sec  2.48 MBytes  20.8 Mbits/sec",
+    ];
+    assert_eq!(sums, expected, "{all}");
+    assert!(!both(1).contains("[SUM]"));
+}
+
+#[test]
+fn rows_of_round_trips_count_both_ways() {
+    let options = Iperf2Options { csv: true, ..Iperf2Options::default() };
+    let all = text_with(
+        &record("[[connection]]\nshape = \"rr\"\nrequest = 100\nresponse = 100"),
+        options,
+    );
+    let bytes: Vec<&str> = all.lines().map(|line| line.split(',').nth(7).unwrap()).collect();
+    assert_eq!(bytes, ["1314816", "2621440"], "{all}");
+}
+
+#[test]
 fn enhanced_rows_have_writes_retransmits_and_window() {
     let options = Iperf2Options { enhanced: true, ..Iperf2Options::default() };
     let all = text_with(&record("[[connection]]"), options);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weir_model::impairment::Prefixes;
 use weir_peers::{CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Isochronous};
 use weir_report::{Iperf2Bounce, Iperf2Options, Iperf2Unit};
 
@@ -37,9 +38,14 @@ pub(crate) struct IperfArgs {
     /// Run in the background
     #[arg(short = 'D', long, conflicts_with = "client", help_heading = "Server")]
     daemon: bool,
-    /// Also connect back to the sources of UDP that ask for it (-d, -r); a forged source makes this server send to another host
-    #[arg(long, conflicts_with = "client", help_heading = "Server")]
-    udp_call_back: bool,
+    /// Also send datagrams back (-d, -r) to these addresses or prefixes, to which a forged source makes this server send
+    #[arg(
+        long,
+        value_name = "PREFIX[,PREFIX]",
+        conflicts_with = "client",
+        help_heading = "Server"
+    )]
+    udp_call_back: Option<Prefixes>,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true, conflicts_with = "client")]
     in_background: bool,
@@ -307,7 +313,7 @@ impl IperfArgs {
 
     /// The tests that a server serves by connecting back.
     pub(super) fn call_backs(&self) -> CallBacks {
-        if self.udp_call_back { CallBacks::All } else { CallBacks::Streams }
+        self.udp_call_back.clone().map_or(CallBacks::Streams, CallBacks::Listed)
     }
 
     fn is_ipv6(&self) -> bool {

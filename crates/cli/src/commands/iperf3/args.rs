@@ -186,7 +186,7 @@ struct TrafficArgs {
     /// Prefix each line with this text
     #[arg(short = 'T', long, value_name = "TEXT", conflicts_with = "server")]
     title: Option<String>,
-    /// Text that the JSON output of both ends has
+    /// Text that the JSON output has, and that of an iperf3 server
     #[arg(long, value_name = "TEXT", conflicts_with = "server")]
     extra_data: Option<String>,
     /// Print the server's output as well

@@ -146,8 +146,8 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
             return Err(CliError::flag("peer", protocol.name, accepted));
         }
         let managers = managers.map(|list| Managers { from: list.from, to: list.to });
-        let config =
-            ServeConfig { hmac: hmac.clone(), managers, ..config_of(own, *port, call_backs) };
+        let common = config_of(own, *port, call_backs.clone());
+        let config = ServeConfig { hmac: hmac.clone(), managers, ..common };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
@@ -156,7 +156,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     if is_open && !own.one_off && own.idle_timeout.is_none() {
         for protocol in PROTOCOLS {
             let Some(guests) = protocol.guests else { continue };
-            let (strangers, server) = guests(&config_of(own, own.port, call_backs));
+            let (strangers, server) = guests(&config_of(own, own.port, call_backs.clone()));
             own.strangers = Some(strangers);
             listening.push(Listening { protocol, server });
         }

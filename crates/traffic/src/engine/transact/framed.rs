@@ -75,6 +75,10 @@ pub(super) fn serve(slot: &mut Slot, is_readable: bool, context: &mut Context) -
         if let Some(due) = framed.due_ns {
             // While a response is held, the poller reports the end of the stream alone.
             if slot.is_paused && is_readable {
+                // A reset is a failure, not an end.
+                if let Ok(Some(error)) = socket.take_error() {
+                    return Outcome::Failed(format!("reading from the stream: {error}"));
+                }
                 state.on_end();
                 let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
                 return Outcome::Done;
