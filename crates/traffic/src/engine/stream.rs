@@ -123,6 +123,8 @@ struct Slot {
     flow: Box<StreamFlow>,
     /// The time of its valid heap entry.
     at: u64,
+    /// The planned end of a sender that has been without room, which is in the heap too.
+    ends_at: u64,
     /// Remaining bytes of a started write.
     left: usize,
     /// A part of that write was accepted.
@@ -179,7 +181,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
         let now = clock.monotonic_ns();
         let mut timeout = if flows.is_empty() { None } else { Some(next_tick.saturating_sub(now)) };
         while let Some(Reverse((at, token))) = heap.peek().copied() {
-            if flows.get(&token).is_some_and(|s| s.at == at) {
+            if flows.get(&token).is_some_and(|s| s.is_due_at(at)) {
                 timeout = Some(
                     timeout.unwrap_or(u64::MAX).min(at.saturating_sub(now).saturating_sub(SPIN_NS)),
                 );
@@ -228,6 +230,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                     let slot = Slot {
                         flow,
                         at: u64::MAX,
+                        ends_at: u64::MAX,
                         left: 0,
                         is_partial: false,
                         interest,
@@ -271,7 +274,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     }
 }
 
-/// Serves paced streams that are due, and spins for those due within `spin_ns`.
+/// Serves streams that are due, and spins for those due within `spin_ns`.
 fn serve_due(
     flows: &mut HashMap<u64, Slot>,
     shared: &mut Shared,
@@ -285,11 +288,13 @@ fn serve_due(
             break;
         }
         heap.pop();
-        let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else {
+        let Some(slot) = flows.get_mut(&token).filter(|s| s.is_due_at(at) && !s.done) else {
             continue;
         };
         spin_until(clock, at);
-        slot.at = u64::MAX;
+        if slot.at == at {
+            slot.at = u64::MAX;
+        }
         serve(token, slot, shared, heap, inbox, clock);
     }
 }
@@ -329,6 +334,11 @@ fn serve(
             set_interest(slot, token, inbox, interest);
         }
         Outcome::Blocked | Outcome::TurnOver => {
+            // A receiver that never makes room must not delay the end of the test.
+            if let Some(end) = slot.flow.planned_end_ns().filter(|end| *end != slot.ends_at) {
+                slot.ends_at = end;
+                heap.push(Reverse((end, token)));
+            }
             let interest = waits(true);
             set_interest(slot, token, inbox, interest);
         }
@@ -642,7 +652,24 @@ impl TcpSamples {
     }
 }
 
+impl Slot {
+    /// Whether a heap entry with this time is valid.
+    fn is_due_at(&self, at: u64) -> bool {
+        self.at == at || self.ends_at == at
+    }
+}
+
 impl StreamFlow {
+    /// When a sender ends by its duration.
+    fn planned_end_ns(&self) -> Option<u64> {
+        match &self.role {
+            StreamRole::Send { state, .. } => {
+                Some(lock(state).end_ns()).filter(|end| *end < u64::MAX)
+            }
+            StreamRole::Receive { .. } => None,
+        }
+    }
+
     /// Whether this end reads the stream.
     fn reads(&self) -> bool {
         matches!(self.role, StreamRole::Receive { .. } | StreamRole::Send { echo: Some(_), .. })

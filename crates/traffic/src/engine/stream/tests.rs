@@ -211,3 +211,67 @@ fn each_write_of_a_framed_stream_has_its_header_and_is_sent_whole() {
         assert!(write[8..] == pool.at(number as u64 * 9001, 9001)[8..], "{number}");
     }
 }
+
+/// A sender that leaves its direction open, for 100 ms.
+fn sender(id: u32, rate: &str, engine: &Engine, events: &Events) -> TcpStream {
+    let text = format!(
+        "schema = \"weir.plan/1\"\n[[connection]]\nduration = \"100ms\"\npayload = 65536\nrate = \"{rate}\""
+    );
+    let spec = Plan::parse(&text).unwrap().flows(Family::Ipv4, 1500).remove(0);
+    let (near, far) = stream();
+    near.set_nonblocking(true).unwrap();
+    let socket = crate::transport::stream(&spec).unwrap().socket(&spec, near);
+    let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
+    let intervals = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
+    sending.start(engine.clock().monotonic_ns(), intervals);
+    let role = StreamRole::Send {
+        state: Arc::new(Mutex::new(sending)),
+        content: Content::Zeros,
+        seed: 7,
+        zero_copy: false,
+        align: None,
+        samples: Arc::default(),
+        stays_open: true,
+        framing: None,
+        echo: None,
+    };
+    let events = events.clone();
+    engine.add_stream(StreamFlow { id, socket, role, events });
+    far
+}
+
+#[test]
+fn a_sender_that_its_reader_starves_ends_as_planned() {
+    let engine = Engine::new(1, None, Scheduling::Normal, Clock::System).unwrap();
+    let (events, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    // The reader takes a buffer of each in turn, so that it waits for the slow one.
+    let readers = [sender(1, "8M", &engine, &events), sender(2, "0", &engine, &events)];
+    let far = readers.each_ref().map(|far| far.try_clone().unwrap());
+    let reading = std::thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            for far in &readers {
+                let mut read = 0;
+                while read < buffer.len() {
+                    match far.recv(&mut buffer[read..]) {
+                        Ok(n) if n > 0 => read += n,
+                        _ => return,
+                    }
+                }
+            }
+        }
+    });
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let mut ended = vec![];
+    while ended.len() < 2 && std::time::Instant::now() < until {
+        match inbox.try_recv() {
+            Ok(FlowEvent::SenderDone(total)) => ended.push(total.flow),
+            Ok(FlowEvent::Failed(flow, text)) => panic!("flow {flow}: {text}"),
+            _ => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    }
+    far.iter().for_each(|far| drop(far.shutdown()));
+    reading.join().unwrap();
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2]);
+}
