@@ -10,6 +10,8 @@ use weir_flow::assemble::{Parts, assemble};
 use weir_model::plan::{FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::record::Record;
+use weir_model::report::EndReport;
+use weir_net::tcp::TcpOptions;
 use weir_traffic::session::{self, End, FlowEvent, SenderTotal, Workers};
 use weir_traffic::{ClientConfig, Event, Failure, FlowAddresses, Stop, TrafficError};
 
@@ -110,12 +112,14 @@ async fn test(
         totals: vec![],
     };
     let over = running.run((is_sender, &early), stop, observe).await;
-    if !matches!(over, Over::Complete) {
+    if is_sender && !matches!(over, Over::Complete) {
         running.settle(observe).await;
     }
-    // A test that was stopped ends as usual for the server.
+    // A server that receives ends a test that was stopped as usual.
     let over = match over {
         Over::Failed(error) => Over::Failed(error),
+        // The server states nothing before it has sent all.
+        Over::Stopped(reason) if !is_sender => Over::Stopped(reason),
         over => {
             let stops = if matches!(over, Over::Stopped(_)) { 2 } else { 1 };
             tokio::select! {
@@ -133,7 +137,7 @@ async fn test(
     let Session { control, stated, .. } = running.session;
     let mut near = end.finish();
     if let (false, true, Some(spec)) = (is_sender, is_datagrams, specs.first())
-        && let Some(packets) = stated.packets(spec.max_payload())
+        && let Some(packets) = stated.packets(spec.max_payload(), received_packets(&near, spec.id))
     {
         // What was sent last and is lost is only known now.
         let (bytes, omitted_packets, end_ns) = (0, 0, None);
@@ -172,6 +176,12 @@ async fn test(
     over.end(record, shown, observe)
 }
 
+/// Datagrams of a flow that this end has received.
+fn received_packets(near: &EndReport, flow: u32) -> u64 {
+    let own = near.flows.iter().find(|own| own.id == flow);
+    own.and_then(|own| own.receiver.as_ref()).map_or(0, |receiver| receiver.packets)
+}
+
 /// A session with a server.
 struct Session {
     control: Control,
@@ -201,7 +211,10 @@ async fn prepare(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Opened, TrafficError> {
     let (stream, peer) = crate::connect_control(config, plan).await?;
-    let mut control = Control::new(stream);
+    let keepalive = TcpOptions { nodelay: true, ..crate::serving::watched() };
+    let control = Control::new(stream).with_options(&keepalive);
+    let system = |source| TrafficError::System { operation: "using a connection".into(), source };
+    let mut control = control.map_err(system)?;
     let local = control.local();
     if let Some(local) = local {
         observe(Event::Connected { local: local.into(), remote: peer.into() });
@@ -228,7 +241,7 @@ async fn prepare(
     let is_sender = parameters.client_sends;
     let received = match (parameters.is_udp && !is_sender, local) {
         (true, Some(local)) => {
-            let at = SocketAddr::new(local.ip(), parameters.port);
+            let at = super::with_port(local, parameters.port);
             Some(Expected::open(plan, first, at)?)
         }
         _ => None,
@@ -256,7 +269,7 @@ async fn prepare(
         return Ok(opened);
     }
     for (spec, port) in specs.iter().zip(parameters.port..=u16::MAX) {
-        let to = SocketAddr::new(peer.ip(), port);
+        let to = super::with_port(peer, port);
         if parameters.is_udp {
             let socket = session::open_datagrams(plan, spec, true, None, Some(to))?;
             opened.know(spec, socket.local_addr(), to);
@@ -361,7 +374,7 @@ impl Session {
                 self.stated.take(&line);
                 Ok(())
             }
-            Err(ControlError::Closed) => {
+            Err(ControlError::Closed | ControlError::Reset) => {
                 self.is_closed = true;
                 Ok(())
             }
@@ -472,7 +485,10 @@ impl Running<'_> {
         (is_over || is_late && silent > SILENCE).then(|| TrafficError::Lost {
             address: self.session.peer.into(),
             during: "the test",
-            reason: format!("nothing arrived for {} s", silent.as_secs()),
+            reason: match is_over {
+                true => "the server closed the control connection before the data ended".into(),
+                false => format!("nothing arrived for {} s", silent.as_secs()),
+            },
         })
     }
 
@@ -553,13 +569,16 @@ impl Running<'_> {
 
     /// Announces the end of sent datagrams until the server has stated its figures.
     async fn end_datagrams(&mut self, totals: &[SenderTotal]) -> Result<(), TrafficError> {
-        let mut markers = Markers::send_first(self.end, self.specs, totals);
+        let mut markers = Markers::send_first(self.end, self.specs, totals).await;
         while !self.session.is_closed && !markers.is_last_sent() {
             self.take_for(ENDING).await?;
-            if self.session.stated.result.is_none() {
-                markers.send_next(self.end);
+            if self.session.stated.result.is_some() {
+                break;
             }
+            markers.send_next(self.end);
         }
+        // For a server that has received no marker, this is the end.
+        self.session.control.half_close().await;
         self.figures(FIGURES).await
     }
 

@@ -18,8 +18,8 @@ pub(super) const NO_AMOUNT: u64 = i32::MAX as u64;
 pub(super) const MAX_STREAMS: u16 = 128;
 /// The usual port of data before version 7.
 pub(super) const DATA_PORT: u16 = 5001;
-/// Largest buffer of a stream, bytes.
-pub(super) const MAX_BUFFER: u64 = 64 << 20;
+/// Largest buffer of a stream, bytes: that of a plan.
+pub(super) const MAX_BUFFER: u64 = 16 << 20;
 /// Largest datagram, bytes.
 pub(super) const MAX_DATAGRAM: u64 = 65_507;
 /// Smallest datagram: shorter ones are markers.

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum ControlError {
     #[error("the connection was closed")]
     Closed,
+    #[error("the connection was reset")]
+    Reset,
     #[error("{0}")]
     Io(io::Error),
     #[error("nothing arrived for {} s", .0.as_secs())]
@@ -31,7 +33,8 @@ impl From<io::Error> for ControlError {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         match error.kind() {
-            UnexpectedEof | ConnectionReset | BrokenPipe => ControlError::Closed,
+            UnexpectedEof => ControlError::Closed,
+            ConnectionReset | BrokenPipe => ControlError::Reset,
             _ => ControlError::Io(error),
         }
     }
@@ -106,6 +109,12 @@ impl Control {
             .map_err(|_| ControlError::Silent(PATIENCE))??;
         self.bytes += text.len() as u64;
         Ok(())
+    }
+
+    /// Closes this end's direction.
+    pub(super) async fn half_close(&mut self) {
+        // An error is that of the next read.
+        let _ = self.stream.shutdown().await;
     }
 
     /// Closes this end's direction, and waits for the peer to close its own.

@@ -38,9 +38,9 @@ impl Stated {
         }
     }
 
-    /// Datagrams of `size` bytes that the server has sent or received.
-    pub(super) fn packets(&self, size: u64) -> Option<u64> {
-        self.result.map(|amount| packets(amount.bytes, size))
+    /// Datagrams of `size` bytes that the server has sent or received. `near`: those of this end.
+    pub(super) fn packets(&self, size: u64, near: u64) -> Option<u64> {
+        self.result.map(|amount| nearest(amount.bytes, size, near))
     }
 
     /// The report of the far end of the only flow. `near`: this end's.
@@ -50,7 +50,11 @@ impl Stated {
         let report = FlowReport { id: spec.id, ..FlowReport::default() };
         let is_datagrams = spec.connection.transport.datagrams();
         let size = spec.max_payload();
-        let packets = if is_datagrams { packets(amount.bytes, size) } else { 0 };
+        let near_packets = own.map_or(0, |own| match spec.connection.direction {
+            Direction::Forward => own.sender.as_ref().map_or(0, |sender| sender.packets),
+            Direction::Reverse => own.receiver.as_ref().map_or(0, |receiver| receiver.packets),
+        });
+        let packets = if is_datagrams { nearest(amount.bytes, size, near_packets) } else { 0 };
         let near_bytes = own.map(|own| match spec.connection.direction {
             Direction::Forward => own.sender.as_ref().map_or(0, |sender| sender.bytes),
             Direction::Reverse => own.receiver.as_ref().map_or(0, |receiver| receiver.bytes),
@@ -135,7 +139,8 @@ impl Stated {
         let total = total.get_or_insert_with(DirectionTotal::default);
         let near = if is_received { &total.receiver } else { &total.sender };
         let size = first.max_payload();
-        let packets = if is_datagrams { packets(amount.bytes, size) } else { 0 };
+        let near_packets = near.as_ref().map_or(0, |near| near.packets);
+        let packets = if is_datagrams { nearest(amount.bytes, size, near_packets) } else { 0 };
         let bytes = match near.as_ref().map(|near| near.bytes) {
             _ if is_datagrams => packets.saturating_mul(size),
             Some(near) if near.abs_diff(amount.bytes) <= ROUNDING / 2 + 1 => near,
@@ -166,7 +171,29 @@ fn packets(bytes: u64, size: u64) -> u64 {
     bytes.saturating_add(size / 2) / size
 }
 
+/// The same, or `near`, the number at this end, where it is within the rounding: several numbers of short datagrams are.
+fn nearest(bytes: u64, size: u64, near: u64) -> u64 {
+    match near.saturating_mul(size).abs_diff(bytes) <= ROUNDING / 2 + 1 {
+        true => near,
+        false => packets(bytes, size),
+    }
+}
+
 fn ratio(lost: Option<u64>, sent: Option<u64>) -> Option<f64> {
     let (lost, sent) = lost.zip(sent)?;
     (sent > 0).then(|| lost as f64 / sent as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stated_number_of_short_datagrams_is_the_near_one_within_the_rounding() {
+        // 0.0005 MB: 524 bytes.
+        assert_eq!(nearest(524, 10, 50), 50);
+        assert_eq!(nearest(524, 10, 60), 52);
+        assert_eq!(nearest(524, 500, 2), 1);
+        assert_eq!(nearest(u64::MAX, 0, 3), u64::MAX);
+    }
 }

@@ -13,6 +13,10 @@ use super::codec::Marker;
 const BLOCK: usize = 64 << 10;
 /// Most time to make streams equally long.
 const LEVELLING: Duration = Duration::from_secs(30);
+/// Most datagrams by which a flow is made longer: one that lacks more stays shorter.
+const MAX_LACK: u64 = 1000;
+/// Datagrams after which other tasks have their turn.
+const TURN: u64 = 16;
 /// Pause between the two markers before datagrams.
 const BEGINNING: Duration = Duration::from_millis(250);
 /// Pause between two markers of the end, each of which states by its number how many pauses ago the data ended.
@@ -104,18 +108,26 @@ pub(super) async fn begin_datagrams(end: &End, specs: &[FlowSpec]) {
 
 /// The markers after the data.
 pub(super) struct Markers {
-    /// The flow that is read next.
-    flow: u32,
+    /// All flows, and the index of the one that is read next.
+    flows: Vec<u32>,
+    at: usize,
     next: u8,
 }
 
 impl Markers {
     /// Makes all flows equally long, and sends the first marker.
-    pub(super) fn send_first(end: &End, specs: &[FlowSpec], totals: &[SenderTotal]) -> Markers {
+    pub(super) async fn send_first(
+        end: &End,
+        specs: &[FlowSpec],
+        totals: &[SenderTotal],
+    ) -> Markers {
         let missing = missing(specs, totals, |total| total.packets, 1);
-        for (spec, lack) in &missing {
+        for (spec, lack) in missing.iter().filter(|(_, lack)| *lack <= MAX_LACK) {
             let datagram = vec![0; usize::try_from(spec.max_payload()).unwrap_or(0)];
-            for _ in 0..*lack {
+            for number in 0..*lack {
+                if number % TURN == 0 {
+                    tokio::task::yield_now().await;
+                }
                 if end.send_message(spec.id, &datagram).is_ok() {
                     end.sent_by_protocol(spec.id, 1, datagram.len() as u64);
                 }
@@ -124,19 +136,27 @@ impl Markers {
         let packets =
             |spec: &FlowSpec| totals.iter().find(|t| t.flow == spec.id).map_or(0, |t| t.packets);
         let most = specs.iter().map(packets).max().unwrap_or(0);
-        let shorter = specs.iter().find(|spec| missing.is_empty() && packets(spec) < most);
-        let flow = shorter.or(specs.first()).map_or(0, |spec| spec.id);
-        let mut markers = Markers { flow, next: 0 };
+        let shorter = specs.iter().position(|spec| missing.is_empty() && packets(spec) < most);
+        let flows = specs.iter().map(|spec| spec.id).collect();
+        let mut markers = Markers { flows, at: shorter.unwrap_or(0), next: 0 };
         markers.send_next(end);
         markers
     }
 
     /// Sends the next marker; does nothing after the last one.
     pub(super) fn send_next(&mut self, end: &End) {
-        if self.next <= LAST_END {
-            let _ = end.send_message(self.flow, &Marker::bytes(true, self.next));
+        if self.next <= LAST_END
+            && let Some(flow) = self.flows.get(self.flow_index())
+        {
+            let _ = end.send_message(*flow, &Marker::bytes(true, self.next));
             self.next += 1;
         }
+    }
+
+    /// The flow of the next marker. After a loss the reader waits for another flow: as with nuttcp, each marker from the
+    /// third on is on the flow after the one before.
+    fn flow_index(&self) -> usize {
+        (self.at + usize::from(self.next.saturating_sub(1))) % self.flows.len().max(1)
     }
 
     pub(super) fn is_last_sent(&self) -> bool {
@@ -170,5 +190,11 @@ mod tests {
         assert_eq!(lacks([5, 6, 5]), [(1, 1), (3, 1)]);
         assert_eq!(lacks([9, 7, 7]), [(2, 2), (3, 2)]);
         assert_eq!(lacks([0, 0, 0]), []);
+    }
+
+    #[test]
+    fn the_last_markers_are_on_all_flows() {
+        let on = |next| Markers { flows: vec![1, 2, 3], at: 1, next }.flow_index();
+        assert_eq!((0..=LAST_END).map(on).collect::<Vec<_>>(), [1, 1, 2, 0, 1]);
     }
 }

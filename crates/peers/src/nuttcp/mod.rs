@@ -15,6 +15,8 @@ mod settings;
 
 pub use codec::fuzz_nuttcp;
 
+use std::net::SocketAddr;
+
 use weir_model::plan::PeerName;
 
 use crate::{Client, Protocol};
@@ -35,3 +37,9 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     // The usual port of its data is ttcp's.
     is_served_by_name_only: true,
 };
+
+/// The address with another port, and with the interface of a link-local one.
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}

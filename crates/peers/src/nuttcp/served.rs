@@ -13,11 +13,11 @@ use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Receiver, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
 use weir_net::tcp::TcpStream;
-use weir_traffic::ServerEvent;
 use weir_traffic::session::{self, End, FlowEvent, SenderTotal};
+use weir_traffic::{ServerEvent, Stop};
 
 use super::codec::{Parameters, tag};
-use super::control::Control;
+use super::control::{Control, ControlError};
 use super::datagrams::{self, EndMarkers, NoData};
 use super::ends::Ends;
 use super::figures::{Amount, Beginning, Totals};
@@ -29,6 +29,10 @@ use crate::sessions::{self, Ended};
 
 /// How long streams may take to connect, and the pause between two tries.
 const CONNECTING: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(20));
+/// How long a client may take for its first datagram: other sessions of its host wait for it.
+const FIRST_DATAGRAM: Duration = Duration::from_secs(5);
+/// How long the ports of a session that has ended may take to close, and the pause between two tries.
+const CLOSING: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(10));
 /// Silence after the end of the data. Datagrams reordered behind it still count.
 const QUIET_NS: u64 = 100_000_000;
 /// Most time without progress for a client to acknowledge what was sent to it.
@@ -140,7 +144,8 @@ impl<'a> Session<'a> {
                 _ = control.line() => return Ok(None),
                 _ = self.shared.stop.asked(1) => return Ok(None),
             };
-            self.listen()?;
+            self.started = Instant::now();
+            self.listen().await?;
         }
         if control.send(&super::codec::accepted()).await.is_err() {
             return Ok(None);
@@ -167,10 +172,24 @@ impl<'a> Session<'a> {
     }
 
     /// Opens the ports of the data.
-    fn listen(&mut self) -> Result<(), String> {
+    async fn listen(&mut self) -> Result<(), String> {
+        let (patience, pause) = CLOSING;
+        let until = Instant::now() + patience;
+        while let Err(reason) = self.open_ports() {
+            if Instant::now() >= until {
+                return Err(reason);
+            }
+            tokio::time::sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Opens the ports that are not open yet.
+    fn open_ports(&mut self) -> Result<(), String> {
         let interval_ns = self.interval_ns();
-        for (spec, port) in self.specs.iter().zip(self.parameters.port..=u16::MAX) {
-            let at = SocketAddr::new(self.local.ip(), port);
+        let all = self.specs.iter().zip(self.parameters.port..=u16::MAX);
+        for (spec, port) in all.skip(self.leases.len()) {
+            let at = super::with_port(self.local, port);
             let waiting = Waiting {
                 client: self.peer.ip().to_canonical(),
                 number: None,
@@ -208,9 +227,9 @@ impl<'a> Session<'a> {
         let mut end =
             End::new(&self.shared.workers, &self.plan, true).with_host(self.peer.ip(), None);
         if self.parameters.is_udp {
-            let from = SocketAddr::new(self.local.ip(), 0);
+            let from = super::with_port(self.local, 0);
             for (spec, port) in self.specs.iter().zip(self.parameters.port..=u16::MAX) {
-                let to = SocketAddr::new(self.peer.ip(), port);
+                let to = super::with_port(self.peer, port);
                 let socket = session::open_datagrams(&self.plan, spec, true, Some(from), Some(to));
                 let socket = socket.map_err(|error| partial(error.to_string()))?;
                 end.datagrams(spec, true, socket, Some(Box::new(NoData)));
@@ -263,7 +282,7 @@ impl<'a> Session<'a> {
             }
         } else {
             for (spec, port) in self.specs.iter().zip(self.parameters.port..=u16::MAX) {
-                let to = SocketAddr::new(self.peer.ip(), port);
+                let to = super::with_port(self.peer, port);
                 loop {
                     let left = until.saturating_duration_since(Instant::now());
                     let connecting =
@@ -310,6 +329,8 @@ impl<'a> Session<'a> {
         let partial = |reason: String| Ended::new(Status::Partial, reason);
         let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
         let mut rows = Rows::default();
+        let ends_with_control = self.parameters.is_udp && !self.is_sender();
+        let mut is_half_closed = false;
         while !self.running.is_empty() {
             // Another look follows each tick.
             let row = self.until_row(&rows);
@@ -324,9 +345,14 @@ impl<'a> Session<'a> {
                     Arrived::Stream(..) => {}
                     Arrived::Failed(_, reason) => return partial(reason),
                 },
-                line = control.line() => match line {
+                line = control.line(), if !is_half_closed => match line {
                     // A client states nothing during a test.
                     Ok(_) => {}
+                    // nuttcp closes its direction after the last marker, any of which may be lost.
+                    Err(ControlError::Closed) if ends_with_control => {
+                        is_half_closed = true;
+                        self.drain();
+                    }
                     Err(_) => return partial(GONE.into()),
                 },
                 _ = ticks.tick() => if let Some(ended) = self.over() {
@@ -379,16 +405,19 @@ impl<'a> Session<'a> {
             FlowEvent::ReceiverDone(id) => {
                 self.running.remove(&id);
             }
-            FlowEvent::SenderEnded(_) => {
-                // The marker of the end is that of all flows.
-                self.is_ending = true;
-                self.ends.drain(QUIET_NS);
-                self.running.retain(|id| !self.awaited.contains(id));
-            }
+            // The marker of the end is that of all flows.
+            FlowEvent::SenderEnded(_) => self.drain(),
             FlowEvent::Failed(_, reason) => return Some(Ended::new(Status::Partial, reason)),
             FlowEvent::Ready(_) => {}
         }
         None
+    }
+
+    /// The client has sent everything: what is on its way is awaited.
+    fn drain(&mut self) {
+        self.is_ending = true;
+        self.ends.drain(QUIET_NS);
+        self.running.retain(|id| !self.awaited.contains(id));
     }
 
     /// Whether a limit is reached.
@@ -398,43 +427,55 @@ impl<'a> Session<'a> {
         if self.started.elapsed() >= Duration::from_secs(limits.session_seconds) {
             return partial("the session reached the limit of its time".into());
         }
-        let most = limits.silence_seconds;
+        let has_begun = self.awaited.len() < self.specs.len();
+        let most = Duration::from_secs(limits.silence_seconds);
+        let most = if has_begun { most } else { most.min(FIRST_DATAGRAM) };
         let silent = match self.ends.last_arrival_ns() {
             0 => self.started.elapsed(),
             ns => Duration::from_nanos(self.shared.workers.now_ns().saturating_sub(ns)),
         };
-        if !self.is_sender() && silent >= Duration::from_secs(most) {
-            return partial(format!("nothing arrived for {most} s"));
+        if !self.is_sender() && silent >= most {
+            return partial(format!("nothing arrived for {} s", most.as_secs()));
         }
         None
     }
 
-    /// Ends what this end has sent. `Some`: the client is gone.
+    /// Ends what this end has sent. `Some`: it could not, since the client is gone or the server is stopped.
     async fn end_sent(&mut self, control: &mut Control) -> Option<Ended> {
         let end = self.ends.first().filter(|_| self.is_sender()).cloned()?;
-        let gone = || Some(Ended::new(Status::Partial, GONE));
         if self.parameters.is_udp {
-            let mut markers = Markers::send_first(&end, &self.specs, &self.totals);
-            tokio::select! {
-                () = tokio::time::sleep(ENDING) => {}
-                _ = control.line() => return gone(),
-            }
+            let first = async {
+                let markers = Markers::send_first(&end, &self.specs, &self.totals).await;
+                tokio::time::sleep(ENDING).await;
+                markers
+            };
+            let mut markers = tokio::select! {
+                markers = first => markers,
+                ended = cut_short(control, &self.shared.stop) => return Some(ended),
+            };
             markers.send_next(&end);
             self.rest = Some(Rest { markers, end });
             return None;
         }
-        level::end_streams(&end, &self.specs, &self.totals, &mut self.streams).await;
+        tokio::select! {
+            () = level::end_streams(&end, &self.specs, &self.totals, &mut self.streams) => {}
+            ended = cut_short(control, &self.shared.stop) => return Some(ended),
+        }
         let (mut left, mut since) = (u64::MAX, Instant::now());
         loop {
             match self.ends.unacknowledged_bytes() {
                 0 => return None,
                 now if now < left => (left, since) = (now, Instant::now()),
-                _ if since.elapsed() > DELIVERY => return gone(),
+                _ if since.elapsed() > DELIVERY => {
+                    let reason =
+                        format!("the client acknowledged nothing for {} s", DELIVERY.as_secs());
+                    return Some(Ended::new(Status::Partial, reason));
+                }
                 _ => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                _ = control.line() => return gone(),
+                ended = cut_short(control, &self.shared.stop) => return Some(ended),
             }
         }
     }
@@ -500,6 +541,14 @@ impl<'a> Session<'a> {
             report: Some(Box::new(report)),
             record: Some(Box::new(record)),
         });
+    }
+}
+
+/// Waits until the client is gone or the server is stopped.
+async fn cut_short(control: &mut Control, stop: &Stop) -> Ended {
+    tokio::select! {
+        _ = control.line() => Ended::new(Status::Partial, GONE),
+        reason = stop.asked(1) => Ended::new(Status::Interrupted, reason.text()),
     }
 }
 

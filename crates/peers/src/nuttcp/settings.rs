@@ -162,7 +162,7 @@ fn check_connection(connection: &Connection) -> Result<(), TrafficError> {
             );
         }
         if !is_datagrams && sizes.max_bytes > codec::MAX_BUFFER {
-            return refused("payload", sizes.max_bytes, "at most 64M");
+            return refused("payload", sizes.max_bytes, "at most 16M");
         }
     }
     if !is_received {

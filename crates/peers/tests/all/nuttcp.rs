@@ -155,6 +155,7 @@ fn the_real_client_and_our_server_agree() {
             &["-r", "-n100", "-l1000"],
             &["-r", "-T1", "-R80m"],
             &["-r", "-n50", "-l1000", "-N4"],
+            &["-r", "-T1", "-N3"],
             &["-r", "-T1", "-N3", "-R200m"],
             &["-F", "-n100", "-l1000"],
             &["-F", "-r", "-n100", "-l1000"],
@@ -346,10 +347,44 @@ fn a_client_that_vanishes_frees_everything() {
     socket.connect("127.0.0.1:16220").unwrap();
     socket.send(b"BOD0").unwrap();
     socket.send(&[0; 1000]).unwrap();
+    // With unread text the connection is reset: its mere end is that of the data.
+    control.peek(&mut [0]).unwrap();
     drop(control);
     assert_eq!(served(&server).status, Status::Partial);
     let record = test(server.address, "port = 16220\nbytes = \"100K\"").unwrap();
     assert_eq!(record.total.forward.unwrap().receiver.unwrap().bytes, 100 << 10);
+}
+
+#[test]
+fn datagrams_end_with_the_control_connection_where_all_markers_are_lost() {
+    let server = Serving::start("nuttcp", "127.0.0.1", Limits::default());
+    let mut control = TcpStream::connect(server.address).unwrap();
+    control.set_read_timeout(Some(LIMIT)).unwrap();
+    let line = parameters(16_300, "udp", "1");
+    let line = line.replace("interval = 0.000000", "interval = 0.100000");
+    control.write_all(&[HELLO, line.as_bytes()].concat()).unwrap();
+    let mut answer = [0; 29];
+    control.read_exact(&mut answer).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect("127.0.0.1:16300").unwrap();
+    for number in 1..=3_u64 {
+        let mut datagram = [0; 1000];
+        datagram[24..32].copy_from_slice(&(1000 * number).to_ne_bytes());
+        socket.send(&datagram).unwrap();
+    }
+    // The first interval is stated once data has arrived.
+    let mut text = vec![];
+    while !String::from_utf8_lossy(&text).contains("Mbps") {
+        let mut byte = [0];
+        control.read_exact(&mut byte).unwrap();
+        text.extend(byte);
+    }
+    control.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    control.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("DONE\n"), "{rest}");
+    let record = served(&server);
+    assert_eq!((record.status, received(&record.flows[0]).0), (Status::Complete, 3000));
 }
 
 #[test]
