@@ -46,7 +46,11 @@ impl Serving {
     }
 
     pub(crate) fn of(protocol: &str, config: ServeConfig) -> Serving {
-        let server = Protocol::find(protocol).unwrap().serve.unwrap()(&config).unwrap();
+        let serve = Protocol::find(protocol).unwrap().serve.unwrap();
+        // The port that the system chose for TCP may be in use for UDP.
+        let server = (0..20).find_map(|_| serve(&config).ok());
+        let server =
+            server.unwrap_or_else(|| serve(&config).map(drop).map(|()| unreachable!()).unwrap());
         let (stop, (sender, events)) = (Stop::new(), channel());
         let (address, own) = (server.addresses()[0], stop.clone());
         let thread =
