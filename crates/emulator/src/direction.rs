@@ -33,7 +33,7 @@ const TICK_NS: u64 = 50_000_000;
 const TICKS_BETWEEN_COUNTERS: u32 = 10;
 /// How long to wait for room in a full link.
 const FULL_NS: u64 = 20_000;
-/// CPU use above which a thread leaves SCHED_FIFO, so that it starves no other thread; it returns below half of it.
+/// CPU use, spinning apart, above which a thread leaves SCHED_FIFO, so that it starves no other thread; it returns below half of it.
 const FIFO_LOAD: f64 = 0.6;
 /// Frames looked for in a receive ring at the end: more than any ring of the kernel holds.
 const MAX_LEFT: u64 = 1 << 22;

@@ -1,5 +1,5 @@
-//! STAMP (RFC 8762, RFC 8972) and TWAMP Light (RFC 5357, appendix I), open and authenticated: a sender's test packets, each of
-//! which a reflector answers with its own times and number. Both have the same packets; only STAMP's have TLVs.
+//! STAMP (RFC 8762, RFC 8972) and TWAMP Light (RFC 5357, appendix I): a sender's test packets, each of which a reflector answers
+//! with its own times and number. Both have the same packets; only STAMP's have TLVs, and an authenticated mode.
 
 mod client;
 mod codec;

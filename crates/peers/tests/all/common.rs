@@ -48,9 +48,14 @@ impl Serving {
     pub(crate) fn of(protocol: &str, config: ServeConfig) -> Serving {
         let serve = Protocol::find(protocol).unwrap().serve.unwrap();
         // The port that the system chose for TCP may be in use for UDP.
-        let server = (0..20).find_map(|_| serve(&config).ok());
-        let server =
-            server.unwrap_or_else(|| serve(&config).map(drop).map(|()| unreachable!()).unwrap());
+        let mut tries = if config.port == 0 { 20 } else { 1 };
+        let server = loop {
+            tries -= 1;
+            match serve(&config) {
+                Err(_) if tries > 0 => {}
+                opened => break opened.unwrap(),
+            }
+        };
         let (stop, (sender, events)) = (Stop::new(), channel());
         let (address, own) = (server.addresses()[0], stop.clone());
         let thread =

@@ -83,8 +83,8 @@ fn others_are_not_obeyed_and_nothing_goes_elsewhere() {
     // Another receiver, and one that does not exist.
     socket.send_to(command("127.0.0.64", &other, "-z 5").as_bytes(), server.address).unwrap();
     assert!(refused(&server).contains("127.0.0.64"));
-    let nobody = "-a 127.0.0.68 -Sdp 1999 -T UDP -z 5";
-    socket.send_to(nobody.as_bytes(), server.address).unwrap();
+    let unheard = "-a 127.0.0.68 -Sdp 1999 -T UDP -z 5";
+    socket.send_to(unheard.as_bytes(), server.address).unwrap();
     refused(&server);
     socket.send_to(b"-a 127.0.0.68 -T ICMP", server.address).unwrap();
     assert!(refused(&server).contains("ICMP"));

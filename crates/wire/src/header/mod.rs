@@ -273,7 +273,7 @@ impl TagKey {
         Self { sip, hmac: None }
     }
 
-    /// With another key for headers with an HMAC. By default it is this key's 16 bytes.
+    /// With a key of its own for headers with an HMAC; without one, they are made with this key's 16 bytes.
     #[must_use]
     pub fn with_hmac(self, hmac: HmacKey) -> Self {
         Self { hmac: Some(hmac), ..self }
