@@ -531,7 +531,8 @@ impl Receiving {
     ) {
         let mut run: Option<(u64, u32, u64)> = None;
         let mut timed = false;
-        let mut tags = Tags::new(&self.key);
+        let key = self.key.clone();
+        let mut tags = Tags::new(&key);
         for datagram in message.chunks(segment) {
             let Ok(header) = codec.decode(&mut tags, datagram) else {
                 self.flush(&mut run, now_ns);

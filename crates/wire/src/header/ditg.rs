@@ -92,7 +92,7 @@ fn numbered(head: [u8; SHORT_BYTES]) -> Decoded {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TagKey;
+    use super::super::tags;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -102,10 +102,6 @@ mod tests {
         b"\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\xe5\x82\x00\x05\xfa\xd5",
         b"\x00\x00\x00\x01\x00\x00\x00\x02",
     ];
-
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[0; 16]))
-    }
 
     #[test]
     fn captured_headers_are_read_and_written() {

@@ -91,7 +91,7 @@ fn carries(bytes: usize, sequence_bits: u32) -> Carries {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SendTime, TagKey};
+    use super::super::{SendTime, tags};
     use super::*;
 
     /// First bytes of the first and of the last datagram of `iperf -c 127.0.0.1 -u -b 200k -t 1` (2.1.8), which has 21.
@@ -100,10 +100,6 @@ mod tests {
         b"\xff\xff\xff\xeb\x6b\x0c\x1d\x34\x00\x0b\x9f\x36\xff\xff\xff\xff",
     ];
     const SECOND: u64 = 1_000_000_000;
-
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[0; 16]))
-    }
 
     #[test]
     fn captured_headers_are_read_and_written() {

@@ -75,7 +75,7 @@ fn number(fields: &HeaderFields) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SendTime, TagKey};
+    use super::super::{SendTime, tags};
     use super::*;
 
     /// First bytes of the payloads of datagrams 1 and 3 of `iperf3 -c 127.0.0.1 -u -b 80k -l 40 -t 1` (3.12), and of the
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn captured_headers_are_read_and_written() {
-        let mut tags = Tags::new(&TagKey::from_bytes(&[0; 16]));
+        let mut tags = tags();
         let second = 1_000_000_000;
         let sent = [
             (0, 647 * second + 176_811_000),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_invalid_time_is_malformed() {
-        let mut tags = Tags::new(&TagKey::from_bytes(&[0; 16]));
+        let mut tags = tags();
         let mut bytes = CAPTURED[2].to_vec();
         bytes[4..8].copy_from_slice(&999_999u32.to_be_bytes());
         assert!(Iperf3Wide.decode(&mut tags, &bytes).is_ok());

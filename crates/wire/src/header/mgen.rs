@@ -131,7 +131,7 @@ pub fn flow_and_number(payload: &[u8]) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SendTime, TagKey};
+    use super::super::{SendTime, tags};
     use super::*;
 
     /// The second message of `mgen event "ON 7 UDP DST 127.0.0.1/5000 PERIODIC [2 64] COUNT 3" txchecksum` (5.02b).
@@ -143,10 +143,6 @@ mod tests {
         0xc9, 0x10, 0x06, 0x3f,
     ];
     const SECOND: u64 = 1_000_000_000;
-
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[0; 16]))
-    }
 
     #[test]
     fn a_captured_message_is_read_and_written() {

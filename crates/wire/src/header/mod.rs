@@ -299,27 +299,27 @@ impl TagKey {
 }
 
 /// Computes the tags of one flow's datagrams. It remembers the part of the computation that datagrams of one message share.
-pub struct Tags {
+pub struct Tags<'k> {
     key: SipKey,
-    hmac: Option<HmacKey>,
+    hmac: Option<&'k HmacKey>,
     shared: Option<[u64; 3]>,
     state: SipState,
 }
 
-impl Tags {
+impl<'k> Tags<'k> {
     /// For the datagrams of the flow with this key.
     #[inline]
     #[must_use]
-    pub fn new(key: &TagKey) -> Self {
+    pub fn new(key: &'k TagKey) -> Self {
         let TagKey { sip, hmac } = key;
-        Self { key: *sip, hmac: hmac.clone(), shared: None, state: SipState::new(*sip) }
+        Self { key: *sip, hmac: hmac.as_ref(), shared: None, state: SipState::new(*sip) }
     }
 
     /// The key of HMACs: the one that was given, else that of the tags.
     fn hmac(&self) -> HmacKey {
         let SipKey { k0, k1 } = self.key;
         let own = || HmacKey::new([k0, k1].map(u64::to_le_bytes).as_flattened());
-        self.hmac.clone().unwrap_or_else(own)
+        self.hmac.cloned().unwrap_or_else(own)
     }
 
     /// The state after the words that datagrams share.
@@ -331,6 +331,14 @@ impl Tags {
         }
         self.state
     }
+}
+
+/// Tags of some key, for headers without tags.
+#[cfg(test)]
+fn tags() -> Tags<'static> {
+    static KEY: std::sync::LazyLock<TagKey> =
+        std::sync::LazyLock::new(|| TagKey::from_bytes(&[0; 16]));
+    Tags::new(&KEY)
 }
 
 #[cfg(test)]

@@ -420,16 +420,17 @@ mod tests {
         fn a_message_s_headers_are_those_of_its_datagrams_alone(
             all in prop::collection::vec((0u64..3, 0u64..2, 0u64..2, 0u32..2), 1..20),
         ) {
-            let (mut tags, mut reader) = (Tags::new(&key()), Tags::new(&key()));
+            let key = key();
+            let (mut tags, mut reader) = (Tags::new(&key), Tags::new(&key));
             for (top, sequence, send_time_ns, flags) in all {
                 let sequence = top << 55 | sequence;
                 let fields = HeaderFields { sequence, send_time_ns, flags, ..HeaderFields::default() };
                 for layout in [HeaderLayout::Tagged16, HeaderLayout::Full32] {
                     let (mut alone, mut together) = ([0; 32], [0; 32]);
-                    encode(layout, &key(), &fields, &mut alone);
+                    encode(layout, &key, &fields, &mut alone);
                     layout.encode(&mut tags, &fields, &mut together);
                     prop_assert_eq!(alone, together);
-                    prop_assert_eq!(layout.decode(&mut reader, &alone), decode(layout, &key(), &alone));
+                    prop_assert_eq!(layout.decode(&mut reader, &alone), decode(layout, &key, &alone));
                     alone[1] ^= 1;
                     prop_assert_eq!(layout.decode(&mut reader, &alone), Err(DecodeError::BadTag));
                 }

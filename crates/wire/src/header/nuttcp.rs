@@ -57,12 +57,8 @@ impl Codec for Nuttcp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TagKey;
+    use super::super::tags;
     use super::*;
-
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[0; 16]))
-    }
 
     #[test]
     fn captured_datagrams_are_read() {

@@ -60,14 +60,10 @@ impl Codec for Rtp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TagKey;
+    use super::super::tags;
     use super::*;
 
     const MS: u64 = 1_000_000;
-
-    fn tags() -> Tags {
-        Tags::new(&TagKey::from_bytes(&[1; 16]))
-    }
 
     fn sent(sequence: u64, send_time_ns: u64, lateness_ns: i32) -> [u8; 172] {
         let mut out = [0xaa; 172];
