@@ -450,18 +450,20 @@ impl Running<'_> {
                     if let Err(error) = self.session.take(line) {
                         return Over::Failed(error.during(self.session.peer, DURING));
                     }
+                    let is_done = self.session.stated.result.is_some();
                     match self.session.over(DURING) {
-                        // A server that has sent everything closes before the last of it has arrived.
-                        Some(_) if !is_sender && self.session.stated.result.is_some() => {}
-                        Some(error) => return Over::Failed(error),
-                        None => {}
+                        Some(error) if !is_done => return Over::Failed(error),
+                        // It has read the stream to its end, or for as long as it was to.
+                        Some(_) if is_sender => self.end.stop(),
+                        // The last of what it has sent may not have arrived.
+                        _ => {}
                     }
                 }
-                _ = ticks.tick(), if !is_sender => {
+                _ = ticks.tick() => {
                     if self.session.is_closed {
                         closed.get_or_insert_with(Instant::now);
                     }
-                    if let Some(error) = self.silent(begun, closed) {
+                    if let Some(error) = self.overdue(is_sender, begun, closed) {
                         return Over::Failed(error);
                     }
                 }
@@ -473,8 +475,13 @@ impl Running<'_> {
         Over::Complete
     }
 
-    /// The error of a test whose data does not arrive. `closed`: when the server closed the session.
-    fn silent(&self, begun: Instant, closed: Option<Instant>) -> Option<TrafficError> {
+    /// The error of a test whose data does not arrive or end. `closed`: when the server closed the session.
+    fn overdue(
+        &self,
+        is_sender: bool,
+        begun: Instant,
+        closed: Option<Instant>,
+    ) -> Option<TrafficError> {
         let silent = match self.end.last_arrival_ns() {
             0 => begun.elapsed(),
             last_ns => Duration::from_nanos(self.workers.now_ns().saturating_sub(last_ns)),
@@ -482,7 +489,8 @@ impl Running<'_> {
         let limit = self.specs.iter().find_map(|spec| spec.connection.time_limit());
         let is_late = limit.is_none_or(|limit| begun.elapsed() > Duration::from_nanos(limit.0));
         let is_over = closed.is_some_and(|closed| closed.elapsed() > FIGURES);
-        (is_over || is_late && silent > SILENCE).then(|| TrafficError::Lost {
+        let is_silent = !is_sender && is_late && silent > SILENCE;
+        (is_over || is_silent).then(|| TrafficError::Lost {
             address: self.session.peer.into(),
             during: "the test",
             reason: match is_over {
