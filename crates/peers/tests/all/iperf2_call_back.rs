@@ -120,7 +120,20 @@ fn bytes_at(text: &str, port: &str) -> Vec<u64> {
 fn called_back(bind: &str, flags: &str, mode: &str) -> (Serving, String, Output) {
     let (server, listen) = (serve(bind, listed()), unused().to_string());
     let mut command = Command::new("timeout");
-    command.args(["15", "iperf", "-c", bind, "-p", &server.port(), "-y", "C", "-L", &listen, mode]);
+    command.args([
+        "-sKILL",
+        "15",
+        "iperf",
+        "-c",
+        bind,
+        "-p",
+        &server.port(),
+        "-y",
+        "C",
+        "-L",
+        &listen,
+        mode,
+    ]);
     if bind == "::1" {
         command.arg("-V");
     }
