@@ -105,6 +105,20 @@ pub(crate) fn weight(text: &[u8]) -> usize {
     sum
 }
 
+/// Memory of what a line of another tool's text may become: a row, or a part of a record.
+const LINE_BYTES: usize = 2048;
+
+/// Upper bound of the memory of what is read from a file, beyond its content.
+pub(crate) fn file_weight(content: &[u8]) -> usize {
+    if matches!(content.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        return weight(content);
+    }
+    // A binary log becomes less than its own size, however many of its bytes are line ends.
+    let is_text = std::str::from_utf8(content).is_ok();
+    let lines = content.iter().filter(|byte| **byte == b'\n').count();
+    if is_text { lines.saturating_mul(LINE_BYTES) } else { content.len() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +141,13 @@ mod tests {
         drop((second, one, other));
         let taken = lock(&bodies.taken);
         assert_eq!((taken.0, taken.1.len()), (0, 0));
+    }
+
+    #[test]
+    fn lines_weigh_more_than_their_text_and_bytes_what_they_are() {
+        assert_eq!(file_weight(b"a\nb\n"), 2 * LINE_BYTES);
+        assert_eq!(file_weight(b"\n\n\xff\n"), 4);
+        assert_eq!(file_weight(b" [0,0]\n"), 2 * VALUE_BYTES);
     }
 
     #[test]

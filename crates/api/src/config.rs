@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use weir_model::Refusal;
 use weir_model::plan::Plan;
+use weir_model::record::Build;
 use weir_runs::DataDirectory;
 
 use crate::types::ServerLimits;
@@ -23,6 +24,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// Version of Weir, as in `GET /system`.
     pub version: String,
+    /// Build of Weir, for the records of imported files.
+    pub build: Build,
     /// The store of runs, and directory of the audit log.
     pub data: DataDirectory,
     /// Directory of plans.

@@ -36,27 +36,39 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        let essence = kind.map(|k| k.split(';').next().unwrap_or_default().trim());
-        if !essence.is_some_and(|e| e.eq_ignore_ascii_case("application/json")) {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the body's Content-Type must be application/json",
-            ));
-        }
-        let share = request.extensions().get::<Arc<RequestMemory>>().cloned();
-        let share = share.ok_or_else(|| Problem::internal("a request without a share"))?;
+        let share = of_kind(&request, "application/json")?;
         let bytes = body(request, app, &share).await?;
-        let no_room = |no_room| match no_room {
-            BodyRefusal::Now => busy(),
-            BodyRefusal::Ever => Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body has too many values: each counts as 64 bytes of memory, each object as 1024",
-            ),
-        };
-        share.take(weight(&bytes)).map_err(no_room)?;
+        take_values(&share, weight(&bytes))?;
         parse(&bytes).map(|parsed| JsonText(parsed, bytes))
     }
+}
+
+/// The content of a file as the body, with the memory of the request for what is made of it.
+pub(crate) struct FileBody(pub(crate) Vec<u8>, pub(crate) Arc<RequestMemory>);
+
+impl FromRequest<Shared> for FileBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        // A page of another site can't send this type without asking first, unlike text/plain.
+        let share = of_kind(&request, "application/octet-stream")?;
+        let bytes = body(request, app, &share).await?;
+        Ok(FileBody(bytes, share))
+    }
+}
+
+/// Refuses another Content-Type; the memory of the request.
+fn of_kind(request: &Request, expected: &str) -> Result<Arc<RequestMemory>, Problem> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let essence = kind.map(|k| k.split(';').next().unwrap_or_default().trim());
+    if !essence.is_some_and(|e| e.eq_ignore_ascii_case(expected)) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("the body's Content-Type must be {expected}"),
+        ));
+    }
+    let share = request.extensions().get::<Arc<RequestMemory>>().cloned();
+    share.ok_or_else(|| Problem::internal("a request without a share"))
 }
 
 /// Maximum length of a body that is parsed into trees.
@@ -68,6 +80,17 @@ fn most_bytes(path: &str, most: usize) -> usize {
         "/experiments" | "/validate/scenario" | "/laws/preview" => most.min(512 << 10),
         _ => most,
     }
+}
+
+/// Takes the memory of the values in a body.
+pub(crate) fn take_values(share: &RequestMemory, bytes: usize) -> Result<(), Problem> {
+    share.take(bytes).map_err(|refusal| match refusal {
+        BodyRefusal::Now => busy(),
+        BodyRefusal::Ever => Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body has too many values: each counts as 64 bytes of memory, each object as 1024, each line of a text as 2048",
+        ),
+    })
 }
 
 fn busy() -> Problem {

@@ -169,6 +169,7 @@ pub(crate) fn for_tests() -> (Router, Shared) {
         host_names: vec![],
         token_file: None,
         version: "0.0.0".into(),
+        build: Default::default(),
         data: weir_runs::DataDirectory::in_directory(at("data")),
         plans: at("plans"),
         scenarios: vec![],

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-use weir_model::hex;
-use weir_model::plan::Plan;
+use weir_exchange::Maker;
 use weir_model::record::{Build, RUN_SCHEMA, Record};
+use weir_runs::plan_sha256;
 
 /// Version of Weir.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -68,7 +67,7 @@ impl Identity {
         record.schema = RUN_SCHEMA.into();
         record.id.clone_from(&self.id);
         record.version = VERSION.into();
-        record.build = Build { commit: COMMIT.map(Into::into), target: TARGET.into() };
+        record.build = build();
         record.started_at.clone_from(&self.started_at);
         record.command.clone_from(&self.command);
         record.labels.clone_from(&self.labels);
@@ -80,11 +79,14 @@ impl Identity {
     }
 }
 
-/// SHA-256 of the plan's canonical JSON: keys sorted, no white space.
-pub(crate) fn plan_sha256(plan: &Plan) -> String {
-    // Maps of serde_json are sorted by key. A plan has only string keys, so this can't fail.
-    let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
-    hex::encode(&Sha256::digest(canonical.as_bytes()))
+/// This program as the maker of imported records.
+pub(crate) fn maker() -> Maker {
+    Maker { version: VERSION.into(), build: build() }
+}
+
+/// This build.
+pub(crate) fn build() -> Build {
+    Build { commit: COMMIT.map(Into::into), target: TARGET.into() }
 }
 
 /// The command line without the value of `--key`.
@@ -119,14 +121,6 @@ mod tests {
             without_secrets(&words),
             ["weir", "test", "h", "--key", "(removed)", "--key=(removed)", "--key-file", "f"]
         );
-    }
-
-    #[test]
-    fn equal_plans_have_equal_hashes_and_different_plans_different_ones() {
-        let plan = Plan { host: Some("h".into()), ..Plan::default() };
-        assert_eq!(plan_sha256(&plan), plan_sha256(&plan.clone()));
-        assert_eq!(plan_sha256(&plan).len(), 64);
-        assert_ne!(plan_sha256(&plan), plan_sha256(&Plan { port: Some(1), ..plan }));
     }
 
     #[test]

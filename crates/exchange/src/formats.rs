@@ -146,7 +146,7 @@ impl Format {
 /// The format of a file, by its content.
 #[must_use]
 pub fn recognise(bytes: &[u8]) -> Option<&'static Format> {
-    recognised(&decompressed(bytes).ok()?)
+    recognised(&decompressed(bytes, MAX_FILE_BYTES).ok()?)
 }
 
 fn recognised(bytes: &[u8]) -> Option<&'static Format> {
@@ -166,7 +166,7 @@ pub fn read(
     format: Option<&'static Format>,
     modified_ms: u64,
 ) -> Result<Vec<Record>, ReadError> {
-    let bytes = decompressed(bytes)?;
+    let bytes = decompressed(bytes, MAX_FILE_BYTES)?;
     let format = format.or_else(|| recognised(&bytes));
     let Some((format, reader)) = format.and_then(|f| Some((f, f.reader.as_ref()?))) else {
         return Err(ReadError::at_field("FILE", "content", accepted_files()));
@@ -186,15 +186,18 @@ pub fn accepted_files() -> String {
 }
 
 /// The content of a file, decompressed if it is gzip.
-fn decompressed(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ReadError> {
-    let too_large = || ReadError::new("size", format!("at most {MAX_FILE_BYTES} bytes"));
+///
+/// # Errors
+/// [`ReadError`] for a content of more than `most` bytes, and for damaged or incomplete gzip.
+pub fn decompressed(bytes: &[u8], most: usize) -> Result<Cow<'_, [u8]>, ReadError> {
+    let too_large = || ReadError::new("size", format!("at most {most} bytes"));
     if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return if bytes.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(bytes.into()) };
+        return if bytes.len() > most { Err(too_large()) } else { Ok(bytes.into()) };
     }
     let mut out = vec![];
-    let mut gzip = GzDecoder::new(bytes).take(MAX_FILE_BYTES as u64 + 1);
+    let mut gzip = GzDecoder::new(bytes).take(most as u64 + 1);
     gzip.read_to_end(&mut out).map_err(|e| ReadError::new(e.to_string(), "a whole gzip file"))?;
-    if out.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(out.into()) }
+    if out.len() > most { Err(too_large()) } else { Ok(out.into()) }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod ditg;
 mod error;
 mod flent;
 mod formats;
+mod import;
 mod iperf3;
 mod itgdec;
 mod json;
@@ -23,4 +24,5 @@ mod text;
 pub mod fuzz;
 
 pub use error::{NoForm, ReadError};
-pub use formats::{FORMATS, Format, MAX_FILE_BYTES, accepted_files, read, recognise};
+pub use formats::{FORMATS, Format, MAX_FILE_BYTES, accepted_files, decompressed, read, recognise};
+pub use import::{FileFormat, ImportError, ImportFile, Maker, import};

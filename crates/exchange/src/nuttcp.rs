@@ -7,7 +7,7 @@ use weir_model::plan::{Connection, Direction, TransportName};
 use weir_model::record::{Flow, IntervalCount, IntervalFlow, Receiver, Record, Sender, Tcp};
 
 use crate::ReadError;
-use crate::reading::{Reading, numbered, per_second};
+use crate::reading::{self, Reading, numbered, per_second};
 use crate::rows::{MAX_ROWS, row};
 use crate::text::{bytes, number, seconds, shortened, whole};
 
@@ -61,6 +61,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
                 false if test.rows.len() < MAX_ROWS => test.rows.push(figures),
                 false => return Err(ReadError::new("file", format!("at most {MAX_ROWS} rows"))),
             }
+            reading::bounded(&out)?;
         }
         // Other lines are messages: warnings of a beta version, errors of the server.
     }

@@ -8,10 +8,22 @@ use weir_model::plan::PeerName;
 use weir_model::record::{Flow, IMPORTED, RUN_SCHEMA, Record, TOOL_VERSION};
 use weir_model::warning::{Severity, Warning};
 
+use crate::ReadError;
 use crate::text::shortened;
 
 /// Maximum number of flows of a result.
 pub(crate) const MAX_FLOWS: usize = 10_000;
+
+/// Maximum number of results of a file.
+const MAX_RESULTS: usize = 10_000;
+
+/// Refuses a file with more than [`MAX_RESULTS`] results.
+pub(crate) fn bounded(results: &[Reading<'_>]) -> Result<(), ReadError> {
+    match results.len() > MAX_RESULTS {
+        true => Err(ReadError::new("file", format!("at most {MAX_RESULTS} results"))),
+        false => Ok(()),
+    }
+}
 
 /// One result of a file.
 #[derive(Debug, Default)]

@@ -24,13 +24,18 @@ const BYTES_PER_NODE: u64 = 16;
 /// Number of records stored under one lock. A small number lets a test that ends during an import store its record soon.
 const BATCH: usize = 50;
 
+/// Maximum number of ids in [`Imported`].
+const MAX_IDS: usize = 1000;
+
 /// The result of an import.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Imported {
     /// Number of new records.
     pub added: u64,
     /// Number of records that were stored already and are unchanged.
     pub already_there: u64,
+    /// Ids of the records, new or not, in the order of the file: the first 1000.
+    pub ids: Vec<String>,
 }
 
 impl Store {
@@ -82,7 +87,7 @@ impl Store {
         }
         let fail = self.fail("import");
         let transaction = self.write("import")?;
-        let mut now = *done;
+        let mut now = done.clone();
         let mut stopped = None;
         for record in batch.drain(..) {
             // Imported labels must meet the same rules.
@@ -90,6 +95,9 @@ impl Store {
             let reason = match labels.and_then(|()| insert(&transaction, &record, &fail)) {
                 Ok(is_new) => {
                     *(if is_new { &mut now.added } else { &mut now.already_there }) += 1;
+                    if now.ids.len() < MAX_IDS {
+                        now.ids.push(record.id);
+                    }
                     continue;
                 }
                 Err(StoreError::Refused { reason, .. }) => reason,

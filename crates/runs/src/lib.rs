@@ -35,6 +35,7 @@ mod import;
 mod labels;
 mod layout;
 mod parameters;
+mod plan_hash;
 pub mod retention;
 mod row;
 mod search;
@@ -56,6 +57,7 @@ pub use diff::{
 pub use error::StoreError;
 pub use experiments::Experiments;
 pub use import::{Imported, MAX_RECORD_BYTES};
+pub use plan_hash::plan_sha256;
 pub use row::RunRow;
 pub use search::{Filter, RunKind};
 pub use setup::SetupDifference;

@@ -114,6 +114,22 @@ test('filters of runs, the chosen scenario and its refused values are where they
   site.quiet();
 });
 
+test('a file of another tool is imported and its run opened', options, async () => {
+  const page = await site.page({ hash: '#/runs', tolerate: (words) => words.includes('422') });
+  const give = (name, text) => page.getByLabel('Import a file').setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from(text) });
+  await page.getByRole('table', { name: 'Runs' }).waitFor();
+  await give('notes.txt', 'unknown');
+  await page.getByRole('alert').getByText('notes.txt: FILE: invalid content').waitFor();
+  await give('two.txt', 'one\ntwo');
+  await page.getByText('two.txt: 2 runs, 1 of them stored already').waitFor();
+  await never(page.getByText('notes.txt'), 'the refusal of another file');
+  assert.equal(new URL(page.url()).hash, '#/runs');
+  await give('one.txt', 'one');
+  await comes(() => new URL(page.url()).hash, `#/runs/${[...site.mock.records.keys()][0]}`);
+  await page.getByText('one.txt: 1 run, stored already').waitFor();
+  site.quiet();
+});
+
 test('a scenario is picked, started and followed to its verdict', options, async () => {
   const page = await site.page({ hash: '#/scenarios' });
   await page.getByRole('heading', { name: 'Latency under load' }).waitFor();

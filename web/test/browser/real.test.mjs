@@ -115,6 +115,25 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   site.quiet();
 });
 
+test('files of other tools are imported on the page', options, async () => {
+  const page = await site.page({ hash: '#/runs', tolerate: (words) => words.includes('422') });
+  const files = new URL('../../../crates/exchange/tests/files/', import.meta.url);
+  const give = (name) => page.getByLabel('Import a file').setInputFiles({ name, mimeType: '', buffer: readFileSync(new URL(name, files)) });
+  const at = () => new URL(page.url()).hash;
+  for (const [name, tool] of [['iperf3/udp_loss.json', 'iperf3'], ['netperf/omni_udp.csv', 'netperf'], ['nuttcp/tcp_interval.txt', 'nuttcp'], ['itgdec/receiver.txt', 'd-itg'], ['ditg/receiver.log', 'd-itg'], ['flent/rrul.flent.gz', 'flent']]) {
+    await give(name);
+    await comes(() => at().startsWith('#/runs/'), true);
+    await page.getByRole('heading', { name: 'Flows' }).waitFor();
+    const { labels } = await api('GET', `/runs/${at().split('/').at(-1)}`);
+    assert.equal(labels.imported, tool, name);
+    await page.getByRole('link', { name: '← Runs' }).click();
+    await comes(at, '#/runs');
+  }
+  await page.getByLabel('Import a file').setInputFiles({ name: 'notes.txt', mimeType: '', buffer: Buffer.from('hello') });
+  await page.getByRole('alert').getByText(/notes.txt: .*nuttcp/).waitFor();
+  site.quiet();
+});
+
 /** A figure as the page writes it, in SI units, and half a unit of its last digit. */
 function read(text) {
   const [, number, unit] = /^([\d.\u202f]+)\s*(.*)$/.exec(text.trim()) ?? [];

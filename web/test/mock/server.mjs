@@ -476,7 +476,7 @@ export class Mock {
       const chunks = [];
       for await (const chunk of request) chunks.push(chunk);
       const text = Buffer.concat(chunks).toString();
-      const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : JSON.parse(text), request.headers) ?? {};
+      const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : request.headers['content-type'] === 'application/octet-stream' ? text : JSON.parse(text), request.headers) ?? {};
       if (answer.etag !== undefined) response.setHeader('ETag', `"${answer.etag}"`);
       if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
@@ -612,6 +612,14 @@ export class Mock {
         if (part === 'summary') return { body: summaryOf(record) };
         if (part === 'report') return { body: '<!doctype html><title>report</title>', type: 'text/html' };
         return { body: record };
+      }
+      case 'POST imports': {
+        // A file is as many runs as it has lines, each of them one of the runs here.
+        const lines = body.trim().split('\n');
+        if (headers['content-type'] !== 'application/octet-stream') throw new Refused(415, 'application/octet-stream');
+        if (Number.isNaN(Date.parse(query.get('modified_at')))) throw new Refused(422, 'no time of the file');
+        if (lines[0] === 'unknown') throw new Refused(422, 'FILE: invalid content: expected records of Weir, or a file of iperf3', [refuse('', 'content', 'records of Weir, or a file of iperf3')]);
+        return { status: 201, body: { added: lines.length - 1, already_there: 1, ids: [...this.records.keys()].slice(0, lines.length) } };
       }
       case 'PUT runs':
         this.runTags.set(id, body);

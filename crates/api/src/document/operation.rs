@@ -13,6 +13,7 @@ pub(crate) struct Operation {
     summary: &'static str,
     query: Option<Shape>,
     body: Option<Shape>,
+    is_file: bool,
     answers: Vec<(u16, &'static str, Option<Shape>)>,
     matching: bool,
     tagged: bool,
@@ -36,6 +37,7 @@ impl Operation {
             summary,
             query: None,
             body: None,
+            is_file: false,
             answers: vec![],
             matching: false,
             tagged: false,
@@ -53,6 +55,12 @@ impl Operation {
     /// The request body, as JSON.
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(|generator| generator.subschema_for::<T>());
+        self
+    }
+
+    /// The request body is the content of a file.
+    pub(crate) fn file(mut self) -> Self {
+        self.is_file = true;
         self
     }
 
@@ -168,6 +176,12 @@ impl Operation {
             operation["requestBody"] = json!({
                 "required": true,
                 "content": { "application/json": { "schema": body(generator) } },
+            });
+        }
+        if self.is_file {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": { "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } },
             });
         }
         operation

@@ -3,6 +3,7 @@
 pub(crate) mod emulators;
 pub(crate) mod events;
 pub(crate) mod experiments;
+pub(crate) mod imports;
 pub(crate) mod labs;
 pub(crate) mod laws;
 pub(crate) mod page;

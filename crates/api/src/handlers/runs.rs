@@ -28,7 +28,7 @@ const MAX_REPORTED: usize = 50;
 pub(crate) const MAX_REPORTED_BYTES: u64 = 64 << 20;
 
 /// An error of the store as a problem.
-fn of_store(error: StoreError) -> Problem {
+pub(super) fn of_store(error: StoreError) -> Problem {
     let status = match &error {
         StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
         StoreError::Ambiguous { .. } | StoreError::Exists { .. } => StatusCode::CONFLICT,

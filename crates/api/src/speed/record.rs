@@ -139,7 +139,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         seconds: facts.seconds,
         status: Status::Complete,
         end_reason: "the page reported its result".into(),
-        plan_sha256: hash(&plan),
+        plan_sha256: weir_runs::plan_sha256(&plan),
         seed: plan.seed,
         plan,
         labels: labels.map(|(key, value)| (key.to_owned(), value)).into(),
@@ -154,13 +154,6 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         warnings: warnings(outcome, facts),
         ..Record::default()
     }
-}
-
-/// SHA-256 of the plan's canonical JSON, as every record has it.
-fn hash(plan: &Plan) -> String {
-    use sha2::{Digest, Sha256};
-    let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
-    weir_model::hex::encode(&Sha256::digest(canonical.as_bytes()))
 }
 
 /// Both directions over time, one after the other.

@@ -20,6 +20,26 @@ pub(crate) struct ImportedRun {
     pub added: bool,
 }
 
+/// The result of importing a file.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ImportedFile {
+    /// Number of new runs.
+    pub added: u64,
+    /// Number of runs that were stored already and were not changed.
+    pub already_there: u64,
+    /// Ids of the runs, new or not, in the order of the file: the first 1000.
+    pub ids: Vec<String>,
+}
+
+/// What is known of a file besides its content.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ImportQuery {
+    /// Time of the file: the start of its tests where it states none. Absent: now.
+    #[schemars(schema_with = "moment")]
+    pub modified_at: Option<String>,
+}
+
 /// Filter of runs; all given conditions must hold.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -93,6 +93,7 @@ fn an_address_that_others_reach_needs_a_token() {
         host_names: vec![],
         token_file: None,
         version: String::new(),
+        build: Default::default(),
         data: served::data(s.directory.path()),
         plans: s.directory.path().into(),
         scenarios: vec![],

@@ -10,6 +10,7 @@ mod counters;
 mod experiments;
 mod guarded;
 mod hostile;
+mod imports;
 mod launcher;
 mod limits;
 mod openapi;

@@ -12,15 +12,13 @@ use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 
 use crate::json::{Node, bounded};
-use crate::reading::{Reading, numbered, per_second};
+use crate::reading::{self, Reading, numbered, per_second};
 use crate::text::shortened;
 use crate::{NoForm, ReadError};
 use rows::rows;
 
 /// Maximum number of streams of a test; iperf3 has 128 in each direction.
 const MAX_STREAMS: usize = 1000;
-/// Maximum number of results of a file.
-const MAX_RESULTS: usize = 10_000;
 /// How much of a file is looked at to recognise it, bytes.
 const HEAD: usize = 64 << 10;
 
@@ -71,9 +69,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
         let Some(event) = value.get("event").and_then(Value::as_str) else {
             out.push(result(&value, &bytes[from..to])?);
             from = to;
-            if out.len() > MAX_RESULTS {
-                return Err(ReadError::new("file", format!("at most {MAX_RESULTS} results")));
-            }
+            reading::bounded(&out)?;
             continue;
         };
         let data = value.get("data").cloned().unwrap_or_default();
@@ -81,6 +77,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
             && let Some((start, whole)) = events.take()
         {
             out.push(result(&Value::Object(whole), &bytes[start..from])?);
+            reading::bounded(&out)?;
         }
         let (_, whole) = events.get_or_insert_with(|| (from, Map::new()));
         match event {

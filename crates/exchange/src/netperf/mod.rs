@@ -9,7 +9,7 @@ mod lines;
 mod result;
 
 use crate::ReadError;
-use crate::reading::Reading;
+use crate::reading::{self, Reading};
 use crate::rows::MAX_ROWS;
 use lines::Line;
 use result::Test;
@@ -50,6 +50,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Reading<'_>>, ReadError> {
         let line = Line::of(line);
         if test.is_ended_by(&line) {
             out.extend(test.reading(&bytes[from..before])?);
+            reading::bounded(&out)?;
             (test, from) = (Test::default(), before);
         }
         match line {

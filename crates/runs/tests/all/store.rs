@@ -184,8 +184,11 @@ fn export_and_import_go_round_and_are_idempotent() {
         let (_dir, _, mut other) = fresh();
         let first = other.import(&mut &*input).unwrap();
         assert_eq!((first.added, first.already_there), (count, 0));
+        assert_eq!(first.ids.len() as u64, count);
+        assert!(first.ids.iter().all(|id| other.get(id).is_ok()));
         let second = other.import(&mut &*input).unwrap();
         assert_eq!((second.added, second.already_there), (0, count));
+        assert_eq!(second.ids, first.ids);
         assert_eq!(other.get("20261121-203009").unwrap(), read(UDP));
     }
     assert_eq!(store.import(&mut &b" \n"[..]).unwrap().added, 0);

@@ -84,6 +84,8 @@ export interface Answer<T> {
 interface Options {
   query?: Record<string, string | number | boolean | string[] | undefined>;
   body?: unknown;
+  /** A file as the body. */
+  file?: Blob;
   /** Only if the document still has this entity tag (without quotes). */
   match?: string | undefined;
   /** Only if the document does not exist yet. */
@@ -123,6 +125,7 @@ async function problemOf(response: Response): Promise<Problem> {
 export async function call<T>(method: string, where: string, options: Options = {}): Promise<Answer<T>> {
   const extra: Record<string, string> = { Accept: 'application/json' };
   if (options.body !== undefined) extra['Content-Type'] = 'application/json';
+  if (options.file !== undefined) extra['Content-Type'] = 'application/octet-stream';
   if (options.match !== undefined) extra['If-Match'] = `"${options.match}"`;
   if (options.fresh) extra['If-None-Match'] = '*';
   let response: Response;
@@ -131,6 +134,7 @@ export async function call<T>(method: string, where: string, options: Options = 
       method,
       headers: extra,
       ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
+      ...(options.file !== undefined && { body: options.file }),
       ...(options.signal && { signal: options.signal }),
     });
   } catch (error) {

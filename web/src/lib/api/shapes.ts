@@ -48,6 +48,7 @@ export type ProfileList = Schemas['ProfileList'];
 export type Record = Schemas['Record'];
 export type Report = Schemas['EmulatorReport'];
 export type ResultTable = Schemas['ResultTable'];
+export type ImportedFile = Schemas['ImportedFile'];
 export type RunList = Schemas['RunList'];
 export type SampleEvent = Schemas['SampleEvent'];
 export type ScenarioEntry = Schemas['ScenarioEntry'];

@@ -573,6 +573,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stores the runs of a file, as `weir runs import` does: records, or results of another tool, whose format is recognised by the content. The file may be compressed by gzip; existing runs are not changed (200: none was new). */
+        post: operations["importFile"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/interfaces": {
         parameters: {
             query?: never;
@@ -5300,6 +5317,21 @@ export interface components {
              * @default []
              */
             flows: components["schemas"]["ImpairedFlow"][];
+        };
+        /** @description The result of importing a file. */
+        ImportedFile: {
+            /**
+             * Format: uint64
+             * @description Number of new runs.
+             */
+            added: number;
+            /**
+             * Format: uint64
+             * @description Number of runs that were stored already and were not changed.
+             */
+            already_there: number;
+            /** @description Ids of the runs, new or not, in the order of the file: the first 1000. */
+            ids: string[];
         };
         /** @description The result of importing a record. */
         ImportedRun: {
@@ -11388,6 +11420,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExperimentState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    importFile: {
+        parameters: {
+            query?: {
+                /** @description Time of the file: the start of its tests where it states none. Absent: now. */
+                modified_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedFile"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedFile"];
                 };
             };
             default: components["responses"]["Problem"];

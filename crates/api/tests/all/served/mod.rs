@@ -76,6 +76,7 @@ fn serve_with(
         host_names: vec!["lab.example".into()],
         token_file: None,
         version: "0.0.0".into(),
+        build: Default::default(),
         data: data(directory.path()),
         plans: directory.path().join("plans"),
         scenarios: vec![directory.path().join("scenarios")],

@@ -31,7 +31,7 @@ use crate::error::CliError;
 use crate::job::{report, warn};
 use crate::output::Sink;
 use crate::signals;
-use crate::stamp::VERSION;
+use crate::stamp;
 use crate::user_data;
 
 /// Time for the launcher to end the processes that it started.
@@ -265,7 +265,8 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         address,
         host_names: args.ui.ui_host.clone(),
         token_file: args.ui.ui_token_file.clone(),
-        version: VERSION.into(),
+        version: stamp::VERSION.into(),
+        build: stamp::build(),
         plans: directory.join("plans"),
         scenarios,
         keys: directory.join("keys"),
