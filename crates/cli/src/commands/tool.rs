@@ -26,16 +26,21 @@ pub(crate) const FAILED: i32 = 1;
 /// Exit code of a wrong flag.
 const WRONG: i32 = 2;
 
-/// The exit code of a command, whose error is printed.
-pub(crate) fn exit_code(done: Result<i32, CliError>, name: &str) -> i32 {
+/// The exit code of a command. `print` prints its error.
+pub(crate) fn exit_code(done: Result<i32, CliError>, print: impl Fn(&str)) -> i32 {
     match done {
         Ok(0) => 0,
         Ok(_) => FAILED,
         Err(error) => {
-            note(&format!("{name}: {}", error.chain()));
+            print(&error.chain());
             if error.exit_code() == WRONG { WRONG } else { FAILED }
         }
     }
+}
+
+/// Prints an error of the command with this name.
+pub(crate) fn printed(name: &str) -> impl Fn(&str) {
+    move |text| note(&format!("{name}: {text}"))
 }
 
 /// The tool whose text a test prints.

@@ -212,7 +212,8 @@ fn once(mut server: Command, mut client: Command) -> (Option<i32>, Value) {
         let json = json_of(&output);
         tries += 1;
         // Until it listens.
-        let is_refused = json["error"].as_str().is_some_and(|text| text.contains("refused"));
+        let refused = |text: &str| text.contains("refused") && !text.contains("server-error");
+        let is_refused = json["error"].as_str().is_some_and(refused);
         if !is_refused || tries > 200 {
             break (output.status.code(), json);
         }
@@ -270,4 +271,32 @@ fn users_log_in_at_either_end() {
     assert!(json["error"].is_string());
     let (code, json) = once(theirs(&at_server), with(ours(&client), "secret"));
     assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(10_240)), "{json}");
+}
+
+#[test]
+fn a_refused_value_is_a_wrong_flag_and_any_other_error_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let code = |words: &[&str]| {
+        let port = free_port();
+        let words = [&["iperf3", "-p", &port], words].concat();
+        weir(directory.path(), &words).output().unwrap().status.code()
+    };
+    let client = ["-c", "127.0.0.1"];
+    for words in [
+        // Refused by the parser, by the flags of a test, and by the protocol.
+        &["-t", "x"][..],
+        &["--dscp", "none"],
+        &["-A", "x"],
+        &["-w", "x"],
+        &["-O", "0.5"],
+    ] {
+        assert_eq!(code(&[&client, words].concat()), Some(2), "{words:?}");
+        let json = [&client, words, &["-J"]].concat();
+        assert_eq!(code(&json), Some(2), "{words:?}");
+    }
+    for words in [&["-B", "far.example"][..], &["-A", "0,1"]] {
+        assert_eq!(code(&[&["-s"], words].concat()), Some(2), "{words:?}");
+    }
+    // Nothing listens.
+    assert_eq!(code(&client), Some(1));
 }

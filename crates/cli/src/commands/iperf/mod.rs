@@ -33,7 +33,7 @@ pub(crate) fn run(args: &IperfArgs, words: &[OsString]) -> i32 {
         true => server::run(args, words),
         false => client(args, words),
     };
-    tool::exit_code(done, "iperf")
+    tool::exit_code(done, tool::printed("iperf"))
 }
 
 fn client(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError> {

@@ -21,28 +21,18 @@ use crate::stamp::VERSION;
 
 /// The newest version that was tried.
 const SPOKEN: &str = "3.21";
-/// Exit code of iperf3 for every error.
-const FAILED: i32 = 1;
-
-/// Runs the command; prints errors itself, as iperf3 does. Returns 0 or, after any error, 1.
+/// Runs the command; prints errors itself, as iperf3 does. Returns 0, 2 after a wrong flag, or 1 after any other error.
 pub(crate) fn run(args: &Iperf3Args, words: &[OsString]) -> i32 {
     if args.wants_version() {
         let text = format!("iperf {SPOKEN} (weir {VERSION})\n");
-        return crate::output::print(&text).map_or(FAILED, |_| 0);
+        return crate::output::print(&text).map_or(tool::FAILED, |_| 0);
     }
     let form = args.form();
     let done = match args.is_server() {
         true => server::run(args, words),
         false => client(args, words),
     };
-    match done {
-        Ok(0) => 0,
-        Ok(_) => FAILED,
-        Err(error) => {
-            output::print_error(&error.chain(), form);
-            FAILED
-        }
-    }
+    tool::exit_code(done, |text| output::print_error(text, form))
 }
 
 fn client(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError> {

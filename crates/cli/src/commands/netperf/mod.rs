@@ -30,7 +30,7 @@ pub(crate) fn run(args: &NetperfArgs, words: &[OsString]) -> i32 {
         let text = format!("Netperf version {SPOKEN} (weir {VERSION})\n");
         return print(&text).map_or(FAILED, |_| 0);
     }
-    tool::exit_code(client(args, words), "netperf")
+    tool::exit_code(client(args, words), tool::printed("netperf"))
 }
 
 fn client(args: &NetperfArgs, words: &[OsString]) -> Result<i32, CliError> {

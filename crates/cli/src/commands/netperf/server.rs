@@ -103,7 +103,7 @@ pub(crate) fn serve(args: &NetserverArgs, words: &[OsString]) -> i32 {
         let text = format!("Netperf version {SPOKEN} (weir {VERSION})\n");
         return print(&text).map_or(FAILED, |_| 0);
     }
-    tool::exit_code(run(args, words), "netserver")
+    tool::exit_code(run(args, words), tool::printed("netserver"))
 }
 
 fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
