@@ -28,7 +28,12 @@ pub(crate) fn check(
         ("packet_log", config.packet_log.is_some(), "no packet log"),
         ("fetch", config.fetch.is_some(), "no file of the server"),
         ("control_socket", config.control_socket.is_some(), "no control socket"),
-        ("content", config.supply.is_some(), "content that is generated"),
+        // A protocol that sends the content of a file lists it as `supply`.
+        (
+            "content",
+            config.supply.is_some() && accepted("supply").is_none(),
+            "content that is generated",
+        ),
     ] {
         if is_set {
             return Err(of_test(peer, field, "given", accepted));

@@ -45,7 +45,7 @@ pub use iperf2::{
     CallBack as Iperf2CallBack, Extras as Iperf2Extras, Isochronous as Iperf2Isochronous,
     run_with as run_iperf2,
 };
-pub use iperf3::{Extras, Login, LoginError, Logins, Padding, run_with};
+pub use iperf3::{Extras, Login, LoginError, Logins, Padding, TotalRateLimit, run_with};
 pub use netperf::{
     Accepted as NetperfAccepted, Counted as NetperfCounted, Cpu as NetperfCpu,
     ServerOptions as NetperfServerOptions, Stated as NetperfStated, Wanted as NetperfWanted,
@@ -289,6 +289,8 @@ pub struct ServeConfig {
     pub hmac: Option<HmacKey>,
     /// The only users that iperf3's server serves; absent: all clients.
     pub logins: Option<Arc<Logins>>,
+    /// Maximum rate of a test of iperf3's clients; absent: no limit.
+    pub rate_limit: Option<TotalRateLimit>,
     /// Who may command D-ITG's sender, and to which addresses it sends; absent: it has no command interface.
     pub managers: Option<Managers>,
     /// Text for a client of iperf3 that asks for the server's output; absent: it gets none.

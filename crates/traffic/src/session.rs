@@ -338,7 +338,7 @@ impl End {
         self
     }
 
-    /// Sets the data of datagrams that are added from now on, where their content is that of a file.
+    /// Sets the data of datagrams and streams that are added from now on, where their content is that of a file.
     #[must_use]
     pub fn with_supply(mut self, supply: Option<Arc<Supply>>) -> End {
         self.supply = supply;
@@ -391,6 +391,7 @@ impl End {
             .set_nonblocking(true)
             .map_err(|e| TrafficError::system("using a connection", e))?;
         let (socket, events) = (transport.socket(spec, connected), self.events.clone());
+        let supply = self.supply.clone().filter(|_| framing.is_none());
         self.flows.push(Flow::stream(
             &self.engine,
             &self.facts,
@@ -398,7 +399,7 @@ impl End {
             sends,
             socket,
             events,
-            None,
+            supply,
             None,
             framing,
         ));

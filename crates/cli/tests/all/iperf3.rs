@@ -289,14 +289,91 @@ fn a_refused_value_is_a_wrong_flag_and_any_other_error_is_not() {
         &["-A", "x"],
         &["-w", "x"],
         &["-O", "0.5"],
+        &["-F", "file", "-R"],
     ] {
         assert_eq!(code(&[&client, words].concat()), Some(2), "{words:?}");
         let json = [&client, words, &["-J"]].concat();
         assert_eq!(code(&json), Some(2), "{words:?}");
     }
-    for words in [&["-B", "far.example"][..], &["-A", "0,1"]] {
+    for words in [&["-B", "far.example"][..], &["--server-bitrate-limit", "fast"], &["-A", "0,1"]] {
         assert_eq!(code(&[&["-s"], words].concat()), Some(2), "{words:?}");
     }
     // Nothing listens.
     assert_eq!(code(&client), Some(1));
+}
+
+#[test]
+fn a_server_ends_tests_above_its_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |program: &str, limit: &str, more: &[&str]| {
+        let port = free_port();
+        let words = ["iperf3", "-s", "-p", &port, "--server-bitrate-limit", limit];
+        let server = weir(directory.path(), &words);
+        let words = [&["-c", "127.0.0.1", "-J", "-p", &port], more].concat();
+        let client = match program {
+            "weir" => weir(directory.path(), &[&["iperf3"], &words[..]].concat()),
+            other => {
+                let mut client = Command::new(other);
+                client.args(&words);
+                client
+            }
+        };
+        once(server, client).1
+    };
+    for program in ["weir", "iperf3"] {
+        if program == "iperf3" && !has_tools("a_server_ends_tests_above_its_limit", &["iperf3"]) {
+            continue;
+        }
+        let refused = |limit: &str, more: &[&str]| {
+            let json = run(program, limit, more);
+            let text = json["error"].as_str().unwrap_or_default().to_owned();
+            let theirs = "total required bandwidth is larger than server limit";
+            let ours = "the total rate is above the server's limit";
+            assert!(text.contains(if program == "weir" { ours } else { theirs }), "{json}");
+        };
+        // Stated by the client, in both directions together.
+        refused("1M", &["-u", "-b", "1100k", "-t", "1"]);
+        refused("1M", &["-u", "-b", "600k", "-t", "1", "--bidir"]);
+        refused("1M", &["-b", "600k", "-t", "1", "-P", "2"]);
+        // Measured.
+        refused("1M/1", &["-t", "20"]);
+        refused("1M/1", &["-t", "20", "-R"]);
+        let json = run(program, "1M/1", &["-u", "-b", "500k", "-t", "2", "-l", "500"]);
+        assert_eq!(json["error"], Value::Null, "{json}");
+        let json = run(program, "0", &["-n", "1M"]);
+        assert_eq!(json["error"], Value::Null, "{json}");
+    }
+}
+
+#[test]
+fn a_file_arrives_as_it_is() {
+    if !has_tools("a_file_arrives_as_it_is", &["iperf3"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (sent, received) = (directory.path().join("sent"), directory.path().join("received"));
+    let content: Vec<u8> = (0..300_001_u32).map(|n| (n % 251) as u8).collect();
+    std::fs::write(&sent, &content).unwrap();
+    let port = free_port();
+    let mut server = Command::new("iperf3");
+    server.args(["-s", "-1", "-p", &port, "-F"]).arg(&received);
+    let words = ["iperf3", "-c", "127.0.0.1", "-J", "-p", &port, "-F", sent.to_str().unwrap()];
+    let (code, json) = once(server, weir(directory.path(), &words));
+    assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(300_001)), "{json}");
+    assert!(std::fs::read(&received).unwrap() == content);
+    // Weir's server counts it; each stream sends the whole file.
+    let port = free_port();
+    let words = ["iperf3", "-s", "-1", "-p", &port];
+    let server = weir(directory.path(), &words);
+    let words = ["iperf3", "-c", "127.0.0.1", "-J", "-P", "2", "-p", &port, "-F"];
+    let (code, json) =
+        once(server, weir(directory.path(), &[&words[..], &[sent.to_str().unwrap()]].concat()));
+    assert_eq!((code, &json["end"]["sum_received"]["bytes"]), (Some(0), &json!(600_002)), "{json}");
+    let udp = [&words[..], &[sent.to_str().unwrap(), "-u", "-b", "20M"]].concat();
+    let (code, json) = once(
+        weir(directory.path(), &["iperf3", "-s", "-1", "-p", &port]),
+        weir(directory.path(), &udp),
+    );
+    assert_eq!((code, &json["end"]["sum"]["lost_packets"]), (Some(0), &json!(0)), "{json}");
+    assert!(json["end"]["sum"]["bytes"].as_u64() > Some(600_002), "{json}");
 }

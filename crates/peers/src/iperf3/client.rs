@@ -165,6 +165,7 @@ async fn test(
     unless_stopped(stop, agree(&mut session, &plan, &specs, extras)).await?;
     let mut end =
         End::new(&workers, &counted(&plan), true).with_host(peer.ip(), plan.device.as_deref());
+    end = end.with_supply(config.supply.clone());
     let opening = open(config, &plan, &specs, &session, &mut end);
     let addresses = unless_stopped(stop, opening).await?;
     observe(Event::Addresses(addresses));

@@ -523,7 +523,7 @@ pub(super) mod number {
     /// No SCTP.
     pub(in super::super) const NO_SCTP: i32 = 18;
     /// A total rate above the server's limit.
-    pub(super) const TOTAL_RATE: i32 = 27;
+    pub(in super::super) const TOTAL_RATE: i32 = 27;
     /// A duration above the server's limit.
     pub(in super::super) const DURATION: i32 = 37;
     /// Parameters that can't be read.

@@ -5,12 +5,14 @@ mod auth;
 mod client;
 mod codec;
 mod control;
+mod rate_limit;
 mod results;
 mod server;
 mod settings;
 
 pub use auth::{Login, LoginError, Logins, Padding};
 pub use client::{Extras, run_with};
+pub use rate_limit::TotalRateLimit;
 pub use settings::fuzz_iperf3;
 
 use crate::{Client, Protocol};

@@ -27,6 +27,7 @@ use weir_traffic::{Limits, ServerEvent, Stop, Stranger, TrafficError};
 use super::auth::{self, Logins};
 use super::codec::{self, Cookie, Parameters, Results, State, number};
 use super::control::{Control, ControlError, PATIENCE};
+use super::rate_limit::{self, TotalRate, TotalRateLimit};
 use super::{results, settings};
 use crate::serving::{self, sends};
 use crate::sessions::{self, TICK};
@@ -51,6 +52,7 @@ struct Shared {
     workers: Workers,
     limits: Limits,
     logins: Option<Arc<Logins>>,
+    rate_limit: Option<TotalRateLimit>,
     describe: Option<Describe>,
     stop: Stop,
     events: mpsc::UnboundedSender<ServerEvent>,
@@ -104,6 +106,7 @@ struct Iperf3 {
     workers: WorkerConfig,
     limits: Limits,
     logins: Option<Arc<Logins>>,
+    rate_limit: Option<TotalRateLimit>,
     describe: Option<Describe>,
 }
 
@@ -121,6 +124,7 @@ pub(super) fn guests(config: &ServeConfig) -> (mpsc::Sender<Stranger>, Box<dyn S
         workers: config.workers.clone(),
         limits: config.limits.clone(),
         logins: config.logins.clone(),
+        rate_limit: config.rate_limit,
         describe: config.describe,
     };
     (sender, Box::new(server))
@@ -149,6 +153,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         workers: config.workers.clone(),
         limits: config.limits.clone(),
         logins: config.logins.clone(),
+        rate_limit: config.rate_limit,
         describe: config.describe,
     }))
 }
@@ -194,6 +199,7 @@ async fn serve(
         workers: Workers::start(&server.workers)?,
         limits: server.limits,
         logins: server.logins,
+        rate_limit: server.rate_limit,
         describe: server.describe,
         stop: stop.clone(),
         events,
@@ -355,6 +361,10 @@ async fn agree(
             return Err(text);
         }
     };
+    if let Some(text) = shared.rate_limit.and_then(|limit| limit.refusal(&parameters)) {
+        let _ = control.send_error(number::TOTAL_RATE).await;
+        return Err(text);
+    }
     let plan = Plan { host: Some(peer.ip().to_canonical().to_string()), ..plan };
     let specs = plan.flows(crate::family(peer), session::path_mtu_bytes(peer.ip()));
     let amount = specs.len() as u64;
@@ -548,6 +558,7 @@ impl Agreed {
         let mut totals: Vec<SenderTotal> = vec![];
         let mut receiving: HashSet<u32> =
             self.specs.iter().filter(|spec| !sends(spec)).map(|spec| spec.id).collect();
+        let mut rate = TotalRate::new(shared.rate_limit, intervals);
         let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
         loop {
             tokio::select! {
@@ -583,6 +594,10 @@ impl Agreed {
                         let _ = control.send_state(State::ServerTerminate).await;
                         return Ended::partial(format!("nothing arrived for {} s", silence.as_secs()));
                     }
+                }
+                text = rate_limit::exceeded(&mut rate, &shared.workers, &self.end) => {
+                    let _ = control.send_error(number::TOTAL_RATE).await;
+                    return Ended::partial(text);
                 }
                 reason = shared.stop.asked(1) => {
                     let _ = control.send_state(State::ServerTerminate).await;

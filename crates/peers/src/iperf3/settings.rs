@@ -42,6 +42,7 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("rate_schedule", Side::Sender),
     ("spacing", Side::Sender),
     ("content", Side::Sender),
+    ("supply", Side::Sender),
     ("catch_up", Side::Sender),
     ("gso", Side::Sender),
     ("gro", Side::Receiver),
@@ -69,6 +70,9 @@ fn refused<T>(
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     carried::check_sides(config, ACCEPTED)?;
     let plan = &config.plan;
+    if config.supply.as_ref().is_some_and(|supply| supply.packets().is_some()) {
+        return refused("content", "a capture", "generated content, or that of a file");
+    }
     if config.start_at_ns.is_some() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }

@@ -86,6 +86,7 @@ pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
         workers: WorkerConfig::default(),
         hmac: None,
         logins: None,
+        rate_limit: None,
         passphrase: None,
         managers: None,
         call_backs: CallBacks::Never,

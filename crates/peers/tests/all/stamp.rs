@@ -244,6 +244,7 @@ fn each_address_has_a_limit_of_replies() {
         workers: WorkerConfig { clock: clock.clock(), ..WorkerConfig::default() },
         hmac: None,
         logins: None,
+        rate_limit: None,
         passphrase: None,
         managers: None,
         describe: None,

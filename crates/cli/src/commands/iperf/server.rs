@@ -30,6 +30,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         workers: WorkerConfig::default(),
         hmac: None,
         logins: None,
+        rate_limit: None,
         passphrase: None,
         managers: None,
         describe: None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weir_model::units::ByteSize;
-use weir_peers::{Extras, Login, LoginError, Logins, Padding};
+use weir_peers::{Extras, Login, LoginError, Logins, Padding, TotalRateLimit};
 use weir_report::{Iperf3Options, Iperf3Unit};
 
 use super::output::{Iperf3Form, Iperf3Settings};
@@ -204,6 +204,9 @@ struct TrafficArgs {
     /// Repeat a pattern in the payload instead of random bytes
     #[arg(long, conflicts_with = "server")]
     repeating_payload: bool,
+    /// Send the content of this file instead of random bytes; without -t, -n and -k each stream sends it once
+    #[arg(short = 'F', long, value_name = "FILE", conflicts_with_all = ["repeating_payload", "reverse", "bidir", "server"])]
+    file: Option<PathBuf>,
     /// Set the IPv4 flag Don't Fragment
     #[arg(long, conflicts_with = "server")]
     dont_fragment: bool,
@@ -239,6 +242,10 @@ pub(super) struct ServingArgs {
     /// Maximum duration of a test, seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::whole(1_u64..=604_800), conflicts_with = "client")]
     pub(super) server_max_duration: Option<u64>,
+    /// Maximum rate of a test, bit/s, all its streams and both directions together, as a mean over 5 or S seconds; 0:
+    /// unlimited. A test that exceeds it is ended
+    #[arg(long, value_name = "RATE[/S]", conflicts_with = "client")]
+    pub(super) server_bitrate_limit: Option<TotalRateLimit>,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true, conflicts_with = "client")]
     pub(super) in_background: bool,
@@ -423,6 +430,7 @@ impl Iperf3Args {
         valued("--bind", self.bind.clone());
         valued("--bind-dev", self.bind_dev.clone().or(device.map(String::from)));
         valued("--logfile", self.logfile.as_ref().map(|path| path.to_string_lossy().into()));
+        valued("--file", t.file.as_ref().map(|path| path.to_string_lossy().into()));
         valued("--connect-timeout", t.connect_timeout.map(milliseconds));
         valued("--bitrate", t.bitrate.clone());
         valued("--fq-rate", t.fq_rate.clone());
@@ -547,6 +555,7 @@ mod tests {
             "-c h -R -O 1 -i 0.5 -C cubic -N -w 64K -M 1400 -S 0x10 -Z -T title",
             "-c h --bidir -V -f m --timestamps --forceflush -d",
             "-c h -u -b 0 --udp-counters-64bit --repeating-payload --dont-fragment --dscp ef",
+            "-c h -F data.bin -n 1M",
             "-c h --cport 5000 --skip-rx-copy --fq-rate 1M --snd-timeout 500 -6 -L 5",
         ] {
             let typed = words(line).into_iter().map(std::ffi::OsString::from);
@@ -557,7 +566,18 @@ mod tests {
 
     #[test]
     fn flags_of_one_end_are_refused_at_the_other() {
-        for line in ["-s -u", "-s -c h", "-c h -1", "-c h -D", "", "-c h -t 1 -n 5", "-s -R"] {
+        for line in [
+            "-s -u",
+            "-s -c h",
+            "-c h -1",
+            "-c h -D",
+            "",
+            "-c h -t 1 -n 5",
+            "-s -R",
+            "-s -F f",
+            "-c h -F f -R",
+            "-c h --server-bitrate-limit 1M",
+        ] {
             let words = std::iter::once("iperf3").chain(line.split_whitespace());
             assert!(Line::try_parse_from(words).is_err(), "{line}");
         }

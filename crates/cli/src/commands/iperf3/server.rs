@@ -46,6 +46,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         workers: WorkerConfig { cpus: cpus.map(|cpus| cpus.0), ..WorkerConfig::default() },
         hmac: None,
         logins: args.logins()?.map(std::sync::Arc::new),
+        rate_limit: serving.server_bitrate_limit,
         passphrase: None,
         managers: None,
         describe: Some(describe),

@@ -120,6 +120,7 @@ fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
         passphrase: args.passphrase.clone(),
         hmac: None,
         logins: None,
+        rate_limit: None,
         managers: None,
         describe: None,
         call_backs: weir_peers::CallBacks::Never,

@@ -176,6 +176,7 @@ fn config_of(own: &ServerConfig, port: u16, call_backs: CallBacks) -> ServeConfi
             clock: own.clock.clone(),
         },
         logins: None,
+        rate_limit: None,
         passphrase: None,
         hmac: None,
         managers: None,
