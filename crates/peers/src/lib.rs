@@ -52,6 +52,7 @@ pub use netperf::{
     run_with as run_netperf,
 };
 pub use options::{Form, Given, Opt};
+pub use ports::SharedPorts;
 
 /// The protocols, in the order in which they are listed.
 pub static PROTOCOLS: &[Protocol] = &[
@@ -297,6 +298,8 @@ pub struct ServeConfig {
     pub describe: Option<Describe>,
     /// Tests in which iperf2's server connects back.
     pub call_backs: CallBacks,
+    /// Ports that servers with the same value of this may share, where their protocols allow it.
+    pub ports: SharedPorts,
 }
 
 /// A listening server.

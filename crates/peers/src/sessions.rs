@@ -164,7 +164,7 @@ pub(crate) async fn receive<F>(
         let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
         accepting.spawn(accept(listener, shared.clone(), plan.clone()));
     }
-    let _front = front(&shared)?;
+    let front = front(&shared)?;
     loop {
         tokio::select! {
             Some(event) = inbox.recv() => {
@@ -177,7 +177,7 @@ pub(crate) async fn receive<F>(
     }
     // Sessions observe the stop request themselves. A client that keeps sending would open another session each time.
     shared.is_ending.store(true, Ordering::Release);
-    drop(accepting);
+    drop((accepting, front));
     last_events(&mut inbox, || shared.has_sessions(), &mut |event| {
         on_event(event);
     })
@@ -208,27 +208,37 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
-                let Some(session) = shared.grant(SessionKind::Stream) else {
-                    let _ = shared.events.send(SessionEvent::Refused { peer });
-                    continue;
-                };
-                let spec = spec(&plan, peer);
-                // The record reports the sizes in effect.
-                let _ = session::accepted_stream(&spec, false, &stream);
-                let mut end = new_end(&shared, &plan, peer);
-                match end.stream(&spec, false, stream) {
-                    Ok(()) => {
-                        let intervals = begin(&end, shared.workers.now_ns());
-                        let (tasks, end) = (Handle::current(), Arc::new(end));
-                        let cut_off_ns = Arc::default();
-                        announce(&tasks, end, &shared, session, spec, peer, intervals, cut_off_ns);
-                    }
-                    Err(_) => shared.close(SessionKind::Stream),
-                }
+                open_stream(stream, peer, &shared, &plan, &Handle::current());
             }
             // Out of descriptors, or a connection that is gone already.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
+    }
+}
+
+/// Opens the session of a connection.
+pub(crate) fn open_stream(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    plan: &Plan,
+    tasks: &Handle,
+) {
+    let Some(session) = shared.grant(SessionKind::Stream) else {
+        let _ = shared.events.send(SessionEvent::Refused { peer });
+        return;
+    };
+    let spec = spec(plan, peer);
+    // The record reports the sizes in effect.
+    let _ = session::accepted_stream(&spec, false, &stream);
+    let mut end = new_end(shared, plan, peer);
+    match end.stream(&spec, false, stream) {
+        Ok(()) => {
+            let intervals = begin(&end, shared.workers.now_ns());
+            let (end, cut_off_ns) = (Arc::new(end), Arc::default());
+            announce(tasks, end, shared, session, spec, peer, intervals, cut_off_ns);
+        }
+        Err(_) => shared.close(SessionKind::Stream),
     }
 }
 

@@ -13,7 +13,7 @@ use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 use super::codec::{self, Message, Reply};
 use super::control::{Control, ControlError};
 use super::served::Session;
-use crate::ports::Ports;
+use crate::ports::{Ports, Registry};
 use crate::{ServeConfig, Server, serving};
 
 /// State shared by the sessions.
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) stop: Stop,
     pub(super) bound: Vec<IpAddr>,
-    pub(super) ports: Arc<Ports>,
+    pub(super) ports: Ports,
     pub(super) load: Arc<Load>,
     events: mpsc::UnboundedSender<ServerEvent>,
     next_session: AtomicU64,
@@ -86,8 +86,7 @@ async fn serve(
     let (events, inbox) = mpsc::unbounded_channel();
     let workers = Workers::start(&server.workers)?;
     let (limits, load) = (server.limits, Arc::<Load>::default());
-    let patience = Duration::from_secs(limits.hello_seconds);
-    let (ports, front) = Ports::start(workers.clone(), load.clone(), limits.half_open, patience)?;
+    let ports = Ports::new(Registry::start()?, workers.clone(), load.clone(), &limits);
     let shared = Arc::new(Shared {
         workers,
         limits,
@@ -104,7 +103,6 @@ async fn serve(
     })?;
     let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
     serving::until_stopped(inbox, listening, stop, has_sessions, observe).await;
-    drop(front);
     Ok(())
 }
 

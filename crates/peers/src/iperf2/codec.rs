@@ -38,7 +38,7 @@ mod upper {
 }
 
 /// Bytes of the basic header, and of its extension.
-const BASE_BYTES: usize = 24;
+pub(super) const BASE_BYTES: usize = 24;
 const EXTENSION_BYTES: usize = 36;
 /// Bytes of a header without fields of special tests.
 pub(super) const HEADER_BYTES: usize = BASE_BYTES + EXTENSION_BYTES;
@@ -148,7 +148,7 @@ impl Beginning {
 }
 
 /// The word at a byte offset; `None` beyond the end.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*word))
 }
@@ -414,18 +414,18 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes(words: &str) -> Vec<u8> {
+    pub(in crate::iperf2) fn bytes(words: &str) -> Vec<u8> {
         let words = words.replace(' ', "");
         let hex = |i| u8::from_str_radix(&words[i..i + 2], 16).unwrap();
         (0..words.len()).step_by(2).map(hex).collect()
     }
 
     /// `iperf -c HOST -n 100K`, `-X`, `-R`, `--full-duplex`, and of `--trip-times -b 10m -l 50K -n 300K` (2.1.8).
-    const STREAMS: [&str; 5] = [
+    pub(in crate::iperf2) const STREAMS: [&str; 5] = [
         "400100780000000100003e82000000000000000000019000000000000000000000000000000200010008000300000000000000000000000000000000",
         "460100780000000100003e83000000000000000000019000000000000000000000000000000200010008000300000000000000000000000000000000",
         "440100780000000100003e84000000000000000000019000000000000000000004000000000200010008000300000000000000000000000000000000",

@@ -3,11 +3,10 @@
 //!
 //! A source may be forged. Therefore nothing is sent to it but the report, and in all never more bytes than it has sent.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,18 +16,17 @@ use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{Receiver, Status};
 use weir_model::report::EndReport;
 use weir_model::units::ByteSize;
-use weir_net::poll::{Events, Interest, Poller};
 use weir_net::thread::lock;
-use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
+use weir_traffic::Stop;
 use weir_traffic::session::{
     self, Arrival, DatagramSocket, End, FlowEvent, Share, Signal, Signals, Workers,
 };
-use weir_traffic::{Stop, TrafficError};
 
 use super::calling::Call;
 use super::codec::{Header, Report, Width};
 use super::server::Shared;
 use super::settings;
+use crate::ports::{Inlet, Read, Sources};
 use crate::sessions::{DATAGRAM_SILENCE, Ended, TICK, counted, intervals};
 
 /// Silence after the last number that ends a session. Data reordered behind it still counts.
@@ -39,20 +37,10 @@ const SETTLED: Duration = Duration::from_millis(250);
 const LINGER: Duration = Duration::from_secs(3);
 /// How often these are checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often the thread checks whether it must stop.
-const LOOK_NS: u64 = 100_000_000;
-/// Receive calls on one socket before the other sockets are served.
-const TURN: usize = 8;
-/// Messages per receive call.
-const MESSAGES: usize = 16;
-/// Receive calls that empty a socket when a session begins, so that its datagrams are counted in the order of their arrival.
-const DRAINS: usize = 64;
-/// Maximum number of datagrams that these calls store.
-const MAX_WAITING: usize = 1024;
 /// The one flow of a session.
 const FLOW: u32 = 1;
 /// Receive buffer of each session: 2 GiB for the usual 64 of them.
-const BUFFER: ByteSize = ByteSize(32 << 20);
+pub(super) const BUFFER: ByteSize = ByteSize(32 << 20);
 
 /// The end of a flow of datagrams, as its session and its worker know it.
 #[derive(Debug, Default)]
@@ -143,53 +131,6 @@ impl Signals for LastNumber {
     }
 }
 
-/// A datagram that has been read, and when it arrived.
-type Read = (Vec<u8>, Arrival);
-
-/// The thread that receives datagrams without a session. A session has its own socket, connected to its source and
-/// read by the workers; datagrams that arrive here before that socket is connected are delivered to the session.
-pub(super) struct Front {
-    is_ending: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Front {
-    /// Starts it. Sessions are tasks of the current runtime.
-    pub(super) fn start(
-        sockets: Vec<(UdpSocket, SocketAddr)>,
-        shared: Arc<Shared>,
-    ) -> Result<Front, TrafficError> {
-        let failed =
-            |source| TrafficError::System { operation: "receiving datagrams".into(), source };
-        let poller = Poller::new().map_err(failed)?;
-        for (token, (socket, _)) in (0..).zip(&sockets) {
-            poller.add(socket, token, Interest::READ).map_err(failed)?;
-        }
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let sources = Sources {
-            is_ending: is_ending.clone(),
-            known: HashMap::new(),
-            waiting: VecDeque::new(),
-            shared,
-            tasks: Handle::current(),
-        };
-        let thread = std::thread::Builder::new()
-            .name("weir-datagrams".into())
-            .spawn(move || sources.run(&sockets, &poller))
-            .map_err(failed)?;
-        Ok(Front { is_ending, thread: Some(thread) })
-    }
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        self.is_ending.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// A source of datagrams that has or had a session.
 struct Source {
     /// Its session; a finished one no longer upgrades.
@@ -207,73 +148,22 @@ impl Source {
     }
 }
 
-/// The sources of datagrams of a server.
-struct Sources {
-    is_ending: Arc<AtomicBool>,
+/// The sources of datagrams of a server. A session has its own socket, connected to its source and read by the workers;
+/// datagrams that arrive before that socket is connected are delivered to the session.
+pub(super) struct Datagrams {
     known: HashMap<SocketAddr, Source>,
-    /// Datagrams that have been read and not handled.
-    waiting: VecDeque<(SocketAddr, Read)>,
     shared: Arc<Shared>,
     tasks: Handle,
 }
 
-impl Sources {
-    fn run(mut self, sockets: &[(UdpSocket, SocketAddr)], poller: &Poller) {
-        let mut events = Events::new(16);
-        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
-        while !self.is_ending.load(Ordering::Acquire) {
-            let _ = poller.wait(&mut events, Some(LOOK_NS));
-            for event in events.iter() {
-                let socket = &sockets[event.token as usize];
-                for _ in 0..TURN {
-                    let is_empty = self.read(&socket.0, &mut batch);
-                    while let Some((from, read)) = self.waiting.pop_front() {
-                        self.take(socket, from, read, &mut batch);
-                    }
-                    if is_empty {
-                        break;
-                    }
-                }
-            }
-        }
+impl Sources for Datagrams {
+    fn has(&self, from: SocketAddr, now_ns: u64) -> bool {
+        let source = self.known.get(&from);
+        source.is_some_and(|s| s.session.strong_count() > 0 || s.is_cut_off(now_ns))
     }
 
-    /// Reads datagrams once; returns whether there are no more.
-    fn read(&mut self, socket: &UdpSocket, batch: &mut RecvBatch) -> bool {
-        // Reading a pending ICMP error clears it.
-        let Ok(got) = batch.recv(socket, RecvMode::DontWait) else { return true };
-        let mut seen = vec![];
-        for message in batch.messages() {
-            let is_first = !seen.contains(&message.from);
-            if is_first {
-                seen.push(message.from);
-            }
-            let arrival = self.shared.workers.arrival(message.kernel_realtime_ns, is_first);
-            if self.waiting.len() < MAX_WAITING {
-                self.waiting.push_back((message.from, (message.data.to_vec(), arrival)));
-            }
-        }
-        got < batch.capacity()
-    }
-
-    /// Reads a socket until it is empty.
-    fn drain(&mut self, socket: &UdpSocket, batch: &mut RecvBatch) {
-        for _ in 0..DRAINS {
-            if self.read(socket, batch) {
-                break;
-            }
-        }
-    }
-
-    /// Handles one datagram that arrived on a socket without a session. A datagram that begins no session is dropped, and no
-    /// event names its source, whose address is not verified.
-    fn take(
-        &mut self,
-        socket: &(UdpSocket, SocketAddr),
-        from: SocketAddr,
-        (datagram, arrival): Read,
-        batch: &mut RecvBatch,
-    ) {
+    /// A datagram that begins no session is dropped, and no event names its source, whose address is not verified.
+    fn take(&mut self, inlet: &mut Inlet<'_>, from: SocketAddr, (datagram, arrival): Read) {
         let source = self.known.get(&from);
         if let Some(source) = source
             && let Some(end) = source.session.upgrade()
@@ -293,7 +183,7 @@ impl Sources {
         let Ok((header, call)) = Call::of(header, from, true, &self.shared.call_backs) else {
             return;
         };
-        let call = call.map(|call| call.at_address(Some(socket.1)));
+        let call = call.map(|call| call.at_address(Some(inlet.at)));
         if call.is_some_and(|call| call.plan(&self.shared, true).is_err()) {
             return;
         }
@@ -302,38 +192,34 @@ impl Sources {
         if let (true, Ok(plan)) = (begins, plan) {
             let wants_report = !header.is_some_and(|header| header.wants_no_report);
             let first = (datagram, arrival);
-            if let Some((end, session)) = self.open(socket, from, (plan, width), first, batch) {
+            if let Some((end, session)) = self.open(inlet, from, (plan, width), first) {
                 self.spawn(end, Session { call, ..session }, width, wants_report);
             }
         }
+    }
+}
+
+impl Datagrams {
+    /// Sources without a session yet. Sessions are tasks of the current runtime.
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Datagrams { known: HashMap::new(), shared, tasks: Handle::current() }
     }
 
     /// Opens the session of a source with its first datagram. `None`: over the limit, or without a descriptor.
     fn open(
         &mut self,
-        (socket, local): &(UdpSocket, SocketAddr),
+        inlet: &mut Inlet<'_>,
         from: SocketAddr,
         (plan, width): (Plan, Width),
         first: Read,
-        batch: &mut RecvBatch,
     ) -> Option<(End, Session)> {
         let most = self.shared.limits.sessions;
         let share = Share::take(&self.shared.datagrams, |l| &l.sessions, 1, most)?;
         let mut plan = Plan { host: Some(from.ip().to_canonical().to_string()), ..plan };
         plan.connections[0].window = Some(BUFFER);
         let spec = plan.flows(crate::family(from), u32::MAX).swap_remove(0);
-        let own = session::open_datagrams(&plan, &spec, false, Some(*local), Some(from)).ok()?;
-        // From now on the source's datagrams arrive on its own socket, on which those of any source may have arrived before.
-        self.drain(socket, batch);
-        self.drain(&own, batch);
-        let mut early = vec![first];
-        for (source, read) in std::mem::take(&mut self.waiting) {
-            match source == from {
-                true => early.push(read),
-                false => self.waiting.push_back((source, read)),
-            }
-        }
-        early.sort_by_key(|(_, arrival)| arrival.at_ns);
+        let own = session::open_datagrams(&plan, &spec, false, Some(inlet.at), Some(from)).ok()?;
+        let early = inlet.begun(&own, from, vec![first]);
         let shared = &self.shared;
         let ending = Arc::<Ending>::default();
         let mut end = End::new(&shared.workers, &counted(&plan), true);

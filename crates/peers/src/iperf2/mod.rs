@@ -9,6 +9,7 @@ mod codec;
 mod datagrams;
 mod isochronous;
 mod opening;
+mod recognition;
 mod senders;
 mod server;
 mod settings;
@@ -38,8 +39,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     }),
     serve: Some(server::open),
     guests: None,
-    // ttcp has the same port.
-    is_served_by_name_only: true,
+    is_served_by_name_only: false,
 };
 
 fn system(operation: &str, source: std::io::Error) -> TrafficError {

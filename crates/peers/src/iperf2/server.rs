@@ -2,27 +2,28 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::record::Status;
 use weir_model::report::EndReport;
-use weir_net::tcp::{TcpListener, TcpStream};
-use weir_net::udp::UdpSocket;
-use weir_traffic::session::{self, End, Exchange, FlowEvent, Load, Share, WorkerConfig, Workers};
+use weir_net::tcp::TcpStream;
+use weir_traffic::session::{self, End, Exchange, FlowEvent, Load, Share, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
 use super::bounce::{self, Bounce};
 use super::calling::Call;
 use super::codec::{self, AckTimes, Beginning, Header};
-use super::datagrams::Front;
-use super::settings;
+use super::datagrams::{BUFFER, Datagrams};
+use super::{recognition, settings};
+use crate::ports::{Listening, Receiver};
 use crate::serving::{self, sends};
 use crate::sessions::{self, Ended, TICK};
 use crate::{CallBacks, ServeConfig, Server};
@@ -91,34 +92,23 @@ impl Shared {
 
 /// The server before it runs.
 struct Iperf2 {
-    streams: Vec<TcpListener>,
-    datagrams: Vec<(UdpSocket, SocketAddr)>,
-    bound: Vec<SocketAddr>,
-    workers: WorkerConfig,
+    listening: Listening,
+    workers: Workers,
     limits: Limits,
     call_backs: CallBacks,
 }
 
 /// Listens for clients.
 pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError> {
-    let (streams, bound) = session::listen_streams(&config.bind, config.port)?;
-    let plan = settings::plan(None, true, 1470, u64::MAX).map_err(|reason| {
+    let mut plan = settings::plan(None, true, 1470, u64::MAX).map_err(|reason| {
         TrafficError::Unavailable { field: "peer", given: super::PROTOCOL.name.into(), reason }
     })?;
-    let listening = |address: &SocketAddr| {
-        let spec = plan.flows(crate::family(*address), u32::MAX).swap_remove(0);
-        let opened = session::open_datagrams(&plan, &spec, false, Some(*address), None);
-        let opened = opened.map_err(|error| TrafficError::Listen {
-            address: (*address).into(),
-            reason: error.to_string(),
-        });
-        opened.map(|socket| (socket, *address))
-    };
+    plan.connections[0].window = Some(BUFFER);
+    let workers = Workers::start(&config.workers)?;
+    let ports = config.ports.registry()?;
     Ok(Box::new(Iperf2 {
-        datagrams: bound.iter().map(listening).collect::<Result<_, _>>()?,
-        streams,
-        bound,
-        workers: config.workers.clone(),
+        listening: ports.listen(&config.bind, config.port, &workers, &plan)?,
+        workers,
         limits: config.limits.clone(),
         call_backs: config.call_backs.clone(),
     }))
@@ -126,7 +116,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
 
 impl Server for Iperf2 {
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.bound.clone()
+        self.listening.addresses.clone()
     }
 
     fn run(
@@ -145,7 +135,7 @@ async fn serve(
 ) -> Result<(), TrafficError> {
     let (events, inbox) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
-        workers: Workers::start(&server.workers)?,
+        workers: server.workers,
         limits: server.limits,
         stop: stop.clone(),
         call_backs: server.call_backs,
@@ -154,13 +144,21 @@ async fn serve(
         datagrams: Arc::default(),
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
     });
-    let accepting = shared.clone();
-    let listening = serving::accept(server.streams, move |stream, peer| {
-        tokio::spawn(greeting(stream, peer, vec![], accepting.clone()));
+    let (accepting, tasks) = (shared.clone(), Handle::current());
+    let receiving = server.listening.start(Receiver {
+        claims: Some([recognition::begins_stream, recognition::is_datagram]),
+        limits: shared.limits.clone(),
+        on_stream: Box::new(move |stream, peer| {
+            let shared = accepting.clone();
+            tasks.spawn(async move {
+                if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
+                    greeting(stream, peer, vec![], shared).await;
+                }
+            });
+        }),
+        datagrams: Arc::new(Mutex::new(Datagrams::new(shared.clone()))),
     })?;
-    let front = Front::start(server.datagrams, shared.clone())?;
-    serving::until_stopped(inbox, (listening, front), stop, || shared.has_sessions(), observe)
-        .await;
+    serving::until_stopped(inbox, receiving, stop, || shared.has_sessions(), observe).await;
     Ok(())
 }
 

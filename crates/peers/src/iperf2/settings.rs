@@ -465,6 +465,12 @@ pub fn fuzz_iperf2(data: &[u8]) {
     {
         assert!((24..=256).contains(&length));
     }
+    for end in 0..data.len().min(16) {
+        // More bytes change no decision.
+        let early = super::recognition::begins_stream(&data[..end]);
+        assert!(early.is_none() || early == super::recognition::begins_stream(data));
+    }
+    assert!(super::recognition::is_datagram(data).is_some());
     for (header, is_datagrams) in
         [(Header::of_stream(data), false), (Header::of_datagram(data), true)]
     {

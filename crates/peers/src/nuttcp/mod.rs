@@ -34,8 +34,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     }),
     serve: Some(server::open),
     guests: None,
-    // The usual port of its data is ttcp's.
-    is_served_by_name_only: true,
+    is_served_by_name_only: false,
 };
 
 /// The address with another port, and with the interface of a link-local one.

@@ -18,7 +18,7 @@ use super::control::{Control, ControlError};
 use super::level::{ENDING, LAST_END};
 use super::served::Session;
 use super::settings;
-use crate::ports::Ports;
+use crate::ports::{Ports, Registry};
 use crate::{ServeConfig, Server, serving};
 
 /// Time for a refused client to read why.
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) workers: Workers,
     pub(super) limits: Limits,
     pub(super) stop: Stop,
-    pub(super) ports: Arc<Ports>,
+    pub(super) ports: Ports,
     events: mpsc::UnboundedSender<ServerEvent>,
     load: Arc<Load>,
     next_session: AtomicU64,
@@ -72,6 +72,8 @@ struct Nuttcp {
     addresses: Vec<SocketAddr>,
     workers: WorkerConfig,
     limits: Limits,
+    /// The ports of data, which other servers of this process may have too.
+    ports: Arc<Registry>,
 }
 
 /// Listens for clients.
@@ -82,6 +84,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         addresses,
         workers: config.workers.clone(),
         limits: config.limits.clone(),
+        ports: config.ports.registry()?,
     }))
 }
 
@@ -107,8 +110,7 @@ async fn serve(
     let (events, inbox) = mpsc::unbounded_channel();
     let workers = Workers::start(&server.workers)?;
     let (limits, load) = (server.limits, Arc::<Load>::default());
-    let patience = Duration::from_secs(limits.hello_seconds);
-    let (ports, front) = Ports::start(workers.clone(), load.clone(), limits.half_open, patience)?;
+    let ports = Ports::new(server.ports, workers.clone(), load.clone(), &limits);
     let shared = Arc::new(Shared {
         workers,
         limits,
@@ -125,7 +127,6 @@ async fn serve(
     })?;
     let has_sessions = || shared.load.sessions.load(Ordering::Acquire) > 0;
     serving::until_stopped(inbox, listening, stop, has_sessions, observe).await;
-    drop(front);
     Ok(())
 }
 

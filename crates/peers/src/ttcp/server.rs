@@ -5,44 +5,33 @@
 //! when nothing has arrived for `QUIET_NS` after a marker. Markers before the first data are ignored. A receiver of a
 //! single test waits for its sender's second datagram (`codec::Candidates`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use weir_model::plan::{ConnectionFields, Direction, FlowSpec, Plan};
 use weir_model::record::{Record, Status};
 use weir_model::units::{ByteSize, Span};
-use weir_net::poll::{Events, Interest, Poller};
 use weir_net::tcp::TcpListener;
-use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_traffic::session::{self, Arrival, End, WorkerConfig, Workers};
-use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
+use weir_net::udp::UdpSocket;
+use weir_traffic::session::{self, End, WorkerConfig, Workers};
+use weir_traffic::{Failure, Limits, ServerEvent, Stop, StopReason, TrafficError};
 
 use super::codec::{self, Candidates, EndMarker};
 use super::{Settings, fields, plan, record, text};
 use crate::ending::stopped;
+use crate::ports::{self, Inlet, Read, Receiver, Registry, Sources};
 use crate::sessions::{
     Bounds, DATAGRAM_SILENCE, Finished, QUIET_NS, SessionEvent, SessionKind, Shared, announce,
-    begin, new_end, receive, spec,
+    begin, new_end, open_stream, receive, spec,
 };
 use crate::{Event, ServeConfig, Server, Test};
 
 /// Silence that ends the single UDP test of a receiver without limits, since all end markers may be lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How often the datagram thread checks whether it must stop.
-const LOOK_NS: u64 = 100_000_000;
-/// Receive calls on one socket before the other sockets are served.
-const TURN: usize = 8;
-/// Messages per receive call.
-const MESSAGES: usize = 16;
-/// Receive calls that drain a new socket of datagrams that arrived before it was connected.
-const STRAYS: usize = 4;
-/// Maximum number of datagrams of other sources that these calls store.
-const MAX_STRAYS: usize = 256;
 /// The one flow of a session.
 const FLOW: u32 = 1;
 /// Receive buffer of each session of a server: 2 GiB for the usual 64 of them.
@@ -104,66 +93,40 @@ pub(super) fn set_debug(settings: &Settings, listening: &Listening) -> Result<()
     listening.datagrams.iter().try_for_each(|(socket, _)| super::set_debug(settings, socket))
 }
 
-impl Listening {
+/// The ports of a receiver, and its plans of received streams and of received datagrams.
+struct Receives {
+    listening: ports::Listening,
+    plans: [Plan; 2],
+    limits: Limits,
+}
+
+impl Receives {
     /// Receives until `on_event` returns `false`, or until it is stopped.
-    async fn receive(
+    async fn run(
         self,
         workers: Workers,
         bounds: (Bounds, bool),
         stop: &Stop,
         on_event: &mut dyn FnMut(SessionEvent) -> bool,
     ) -> Result<(), TrafficError> {
-        let Listening { streams, datagrams, plans: [stream_plan, datagram_plan], .. } = self;
+        let Receives { listening, plans: [stream_plan, plan], limits } = self;
+        let own_plan = stream_plan.clone();
         let front = |shared: &Arc<Shared>| {
-            if datagrams.is_empty() {
-                return Ok(None);
-            }
-            Front::start(datagrams, shared.clone(), datagram_plan).map(Some)
-        };
-        receive((streams, stream_plan), workers, bounds, stop, front, on_event).await
-    }
-}
-
-/// A datagram that has been read, and when it arrived.
-type Read = (Vec<u8>, Arrival);
-
-/// The thread that receives datagrams without a session. A session has its own socket, connected to its source and
-/// read by the workers; datagrams that arrive here before that socket is connected are delivered to the session.
-struct Front {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Front {
-    fn start(
-        sockets: Vec<(UdpSocket, SocketAddr)>,
-        shared: Arc<Shared>,
-        plan: Plan,
-    ) -> Result<Front, TrafficError> {
-        let failed =
-            |source| TrafficError::System { operation: "receiving datagrams".into(), source };
-        let poller = Poller::new().map_err(failed)?;
-        for (token, (socket, _)) in (0..).zip(&sockets) {
-            poller.add(socket, token, Interest::READ).map_err(failed)?;
-        }
-        let (tasks, own) = (Handle::current(), shared.clone());
-        let thread = std::thread::Builder::new()
-            .name("weir-datagrams".into())
-            .spawn(move || {
-                let (sources, candidates) = Default::default();
-                Datagrams { sockets, sources, candidates, shared: own, plan, tasks }.run(&poller);
+            let (own, tasks) = (shared.clone(), Handle::current());
+            let (sources, candidates, shared) =
+                (HashMap::new(), Default::default(), shared.clone());
+            let datagrams = Datagrams { sources, candidates, shared, plan, tasks: tasks.clone() };
+            listening.start(Receiver {
+                // Its data has no header.
+                claims: None,
+                limits,
+                on_stream: Box::new(move |stream, peer| {
+                    open_stream(stream.into(), peer, &own, &own_plan, &tasks);
+                }),
+                datagrams: Arc::new(Mutex::new(datagrams)),
             })
-            .map_err(failed)?;
-        Ok(Front { shared, thread: Some(thread) })
-    }
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        self.shared.is_ending.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        };
+        receive((vec![], stream_plan), workers, bounds, stop, front, on_event).await
     }
 }
 
@@ -183,8 +146,9 @@ impl Source {
     }
 }
 
+/// The sources of datagrams. A session has its own socket, connected to its source and read by the workers; datagrams that
+/// arrive before that socket is connected are delivered to the session.
 struct Datagrams {
-    sockets: Vec<(UdpSocket, SocketAddr)>,
     sources: HashMap<SocketAddr, Source>,
     /// Of a receiver of a single test: the sources of one datagram.
     candidates: Candidates<Read>,
@@ -193,64 +157,22 @@ struct Datagrams {
     tasks: Handle,
 }
 
-impl Datagrams {
-    fn run(mut self, poller: &Poller) {
-        let mut events = Events::new(16);
-        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
-        let mut strays = VecDeque::new();
-        while !self.shared.is_ending.load(Ordering::Acquire) {
-            let _ = poller.wait(&mut events, Some(LOOK_NS));
-            for event in events.iter() {
-                self.read(event.token as usize, &mut batch, &mut strays);
-            }
-        }
+impl Sources for Datagrams {
+    fn has(&self, from: SocketAddr, now_ns: u64) -> bool {
+        let source = self.sources.get(&from);
+        source.is_some_and(|s| s.session.strong_count() > 0 || s.is_cut_off(now_ns))
     }
 
-    fn read(
-        &mut self,
-        socket: usize,
-        batch: &mut RecvBatch,
-        strays: &mut VecDeque<(SocketAddr, Read)>,
-    ) {
-        for _ in 0..TURN {
-            // Reading a pending ICMP error clears it.
-            let Ok(got) = batch.recv(&self.sockets[socket].0, RecvMode::DontWait) else { return };
-            let mut seen = vec![];
-            for message in batch.messages() {
-                let is_first = !seen.contains(&message.from);
-                if is_first {
-                    seen.push(message.from);
-                }
-                let arrival = self.shared.workers.arrival(message.kernel_realtime_ns, is_first);
-                self.take(socket, message.from, message.data, arrival, strays);
-            }
-            while let Some((from, (datagram, arrival))) = strays.pop_front() {
-                self.take(socket, from, &datagram, arrival, strays);
-            }
-            if got < batch.capacity() {
-                return;
-            }
-        }
-    }
-
-    /// Handles one datagram that arrived at a socket without a session.
-    fn take(
-        &mut self,
-        socket: usize,
-        from: SocketAddr,
-        datagram: &[u8],
-        arrival: Arrival,
-        strays: &mut VecDeque<(SocketAddr, Read)>,
-    ) {
-        let is_marker = codec::is_marker(datagram);
+    fn take(&mut self, inlet: &mut Inlet<'_>, from: SocketAddr, (datagram, arrival): Read) {
+        let is_marker = codec::is_marker(&datagram);
         let source = self.sources.get(&from);
         match source.and_then(|source| source.session.upgrade()) {
             Some(end) if is_marker => end.drain(QUIET_NS),
-            Some(end) => end.deliver(FLOW, datagram, arrival),
+            Some(end) => end.deliver(FLOW, &datagram, arrival),
             None if self.shared.bounds.total.is_some() => {
-                let read = (datagram.to_vec(), arrival);
+                let read = (datagram, arrival);
                 if let Some(arrived) = self.candidates.add(from, is_marker, read) {
-                    self.open(socket, from, arrived, strays);
+                    self.open(inlet, from, arrived);
                 }
             }
             // A marker of a test that has ended or has not started.
@@ -258,48 +180,26 @@ impl Datagrams {
             None => match source.filter(|source| source.is_cut_off(arrival.at_ns)) {
                 // A new session would undo the limit.
                 Some(source) => source.cut_off_ns.store(arrival.at_ns, Ordering::Release),
-                None => self.open(socket, from, vec![(datagram.to_vec(), arrival)], strays),
+                None => self.open(inlet, from, vec![(datagram, arrival)]),
             },
         }
     }
+}
 
+impl Datagrams {
     /// Opens the session of a source with its data so far. Over the limit or without a descriptor the datagram is
     /// dropped, and no event names its source, whose address is not verified.
-    fn open(
-        &mut self,
-        socket: usize,
-        from: SocketAddr,
-        mut early: Vec<Read>,
-        strays: &mut VecDeque<(SocketAddr, Read)>,
-    ) {
+    fn open(&mut self, inlet: &mut Inlet<'_>, from: SocketAddr, early: Vec<Read>) {
         let Some(session) = self.shared.grant(SessionKind::Datagrams) else { return };
         // All datagrams have the size of the first, except perhaps the last.
         let size = ByteSize(early.first().map_or(0, |(data, _)| data.len() as u64)).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
-        let local = self.sockets[socket].1;
-        let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
+        let opened = session::open_datagrams(&self.plan, &spec, false, Some(inlet.at), Some(from));
         let Ok(own) = opened else {
             self.shared.close(SessionKind::Datagrams);
             return;
         };
-        // Between bind and connect, datagrams of any source may have arrived on it.
-        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
-        for _ in 0..STRAYS {
-            if batch.recv(&own, RecvMode::DontWait).is_err() {
-                break;
-            }
-            let mut is_first = true;
-            for message in batch.messages() {
-                let stamp = message.kernel_realtime_ns;
-                let read =
-                    |first| (message.data.to_vec(), self.shared.workers.arrival(stamp, first));
-                if message.from == from {
-                    early.push(read(std::mem::take(&mut is_first)));
-                } else if strays.len() < MAX_STRAYS {
-                    strays.push_back((message.from, read(true)));
-                }
-            }
-        }
+        let early = inlet.begun(&own, from, early);
         let mut end = new_end(&self.shared, &self.plan, from);
         end.datagrams(&spec, false, own, Some(Box::new(EndMarker::default())));
         let end = Arc::new(end);
@@ -357,7 +257,10 @@ impl Test for Once {
             }
             finished.is_none()
         };
-        let receiving = listening.receive(workers, (bounds, true), stop, &mut on_event);
+        let Listening { streams, datagrams, plans, .. } = listening;
+        let listening = Registry::start()?.adopt(streams, datagrams, &workers)?;
+        let receives = Receives { listening, plans, limits: Limits::default() };
+        let receiving = receives.run(workers, (bounds, true), stop, &mut on_event);
         crate::runtime()?.block_on(receiving)?;
         let stopped = || stopped(stop.reason().unwrap_or(StopReason::Interrupted));
         let Some(session) = finished else { return Err(stopped().into()) };
@@ -385,7 +288,7 @@ impl Test for Once {
 
 /// A server of any number of tests.
 struct Many {
-    listening: Listening,
+    receives: Receives,
     workers: Workers,
     bounds: Bounds,
 }
@@ -402,16 +305,16 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         })
     };
     let plans = [received(false), received(true)];
-    Ok(Box::new(Many {
-        listening: open_sockets(&config.bind, config.port, [true, true], plans)?,
-        workers: Workers::start(&config.workers)?,
-        bounds: Bounds::of(&config.limits),
-    }))
+    let workers = Workers::start(&config.workers)?;
+    let ports = config.ports.registry()?;
+    let listening = ports.listen(&config.bind, config.port, &workers, &plans[1])?;
+    let receives = Receives { listening, plans, limits: config.limits.clone() };
+    Ok(Box::new(Many { receives, workers, bounds: Bounds::of(&config.limits) }))
 }
 
 impl Server for Many {
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.listening.bound.clone()
+        self.receives.listening.addresses.clone()
     }
 
     fn run(
@@ -419,14 +322,14 @@ impl Server for Many {
         stop: &Stop,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), TrafficError> {
-        let Many { listening, workers, bounds } = *self;
-        let plans = listening.plans.clone();
+        let Many { receives, workers, bounds } = *self;
+        let plans = receives.plans.clone();
         let plan =
             |spec: &FlowSpec| plans[usize::from(spec.connection.transport.datagrams())].clone();
         let mut on_event = |event: SessionEvent| {
             observe(event.of_server(super::PROTOCOL.name, plan, bounds.sessions));
             true
         };
-        crate::runtime()?.block_on(listening.receive(workers, (bounds, false), stop, &mut on_event))
+        crate::runtime()?.block_on(receives.run(workers, (bounds, false), stop, &mut on_event))
     }
 }

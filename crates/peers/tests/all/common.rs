@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_model::plan::Plan;
 use weir_model::record::{Flow, Record};
 use weir_model::units::Span;
-use weir_peers::{CallBacks, Protocol, ServeConfig};
+use weir_peers::{CallBacks, Protocol, ServeConfig, Server, SharedPorts};
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{
     ClientConfig, Event, Failure, Limits, ServerEvent, Stop, StopReason, TrafficError,
@@ -46,16 +46,11 @@ impl Serving {
     }
 
     pub(crate) fn of(protocol: &str, config: ServeConfig) -> Serving {
-        let serve = Protocol::find(protocol).unwrap().serve.unwrap();
-        // The port that the system chose for TCP may be in use for UDP.
-        let mut tries = if config.port == 0 { 20 } else { 1 };
-        let server = loop {
-            tries -= 1;
-            match serve(&config) {
-                Err(_) if tries > 0 => {}
-                opened => break opened.unwrap(),
-            }
-        };
+        Serving::run(open(protocol, &config))
+    }
+
+    /// Runs a server that is open.
+    pub(crate) fn run(server: Box<dyn Server>) -> Serving {
         let (stop, (sender, events)) = (Stop::new(), channel());
         let (address, own) = (server.addresses()[0], stop.clone());
         let thread =
@@ -77,6 +72,20 @@ impl Drop for Serving {
     }
 }
 
+/// Opens a server.
+pub(crate) fn open(protocol: &str, config: &ServeConfig) -> Box<dyn Server> {
+    let serve = Protocol::find(protocol).unwrap().serve.unwrap();
+    // The port that the system chose for TCP may be in use for UDP.
+    let mut tries = if config.port == 0 { 20 } else { 1 };
+    loop {
+        tries -= 1;
+        match serve(config) {
+            Err(_) if tries > 0 => {}
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// The configuration of a server.
 pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
     ServeConfig {
@@ -90,6 +99,7 @@ pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
         passphrase: None,
         managers: None,
         call_backs: CallBacks::Never,
+        ports: SharedPorts::default(),
         describe: None,
     }
 }

@@ -15,6 +15,7 @@ mod iperf3;
 mod mgen;
 mod netperf;
 mod nuttcp;
+mod one_port;
 mod reflected;
 mod scripts;
 mod stamp;

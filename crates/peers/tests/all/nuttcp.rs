@@ -15,7 +15,7 @@ fn test(to: SocketAddr, connection: &str) -> Result<Record, Failure> {
     run("nuttcp", to, &format!("[[connection]]\n{connection}"), Stop::new(), &mut |_| {})
 }
 
-fn has_nuttcp(name: &str) -> bool {
+pub(crate) fn has_nuttcp(name: &str) -> bool {
     let found = Command::new("nuttcp").arg("-V").output().is_ok();
     if !found {
         assert!(std::env::var_os("CI").is_none(), "CI has nuttcp");
@@ -276,7 +276,7 @@ fn talk(to: SocketAddr, lines: &[&[u8]]) -> String {
 }
 
 /// Parameters of a test with 100 buffers to a data port, with one of them changed.
-fn parameters(data: u16, name: &str, value: &str) -> String {
+pub(crate) fn parameters(data: u16, name: &str, value: &str) -> String {
     let line = format!(
         "buflen = 1000, nbuf = 100, win = 0, nstream = 1, rate = 4294967295, port = {data}, trans = 1, braindead = 0, \
          timeout = 0.000000, udp = 0, vers = 6.1.2, interval = 0.000000, reverse = 0, format = 2048, traceroute = 0, irate = 0, \
@@ -289,7 +289,7 @@ fn parameters(data: u16, name: &str, value: &str) -> String {
     line.split(',').map(part).collect::<Vec<_>>().join(", ") + "\n"
 }
 
-const HELLO: &[u8] = b"HELO nuttcp v6.1.2\n";
+pub(crate) const HELLO: &[u8] = b"HELO nuttcp v6.1.2\n";
 
 #[test]
 fn hostile_lines_are_refused_and_the_next_client_is_served() {

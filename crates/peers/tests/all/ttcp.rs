@@ -22,7 +22,7 @@ fn protocol() -> &'static Protocol {
 }
 
 /// Runs the command with these options; its lines and its result.
-fn run(options: &[(&str, &str)], stop: &Stop) -> (Vec<String>, Result<Record, Failure>) {
+pub(crate) fn run(options: &[(&str, &str)], stop: &Stop) -> (Vec<String>, Result<Record, Failure>) {
     let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string()));
     let given = Given::new(options, protocol().command.unwrap().options).unwrap();
     let test = (protocol().command.unwrap().make)(&given).unwrap();
@@ -130,7 +130,7 @@ fn closed(server: &Serving) -> (SocketAddr, String, EndReport) {
     }
 }
 
-fn reference(arguments: &[&str]) -> (Program, BufReader<ChildStdout>) {
+pub(crate) fn reference(arguments: &[&str]) -> (Program, BufReader<ChildStdout>) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/reference/ttcp.py");
     let mut command = Command::new("python3");
     let mut child = command.arg(script).args(arguments).stdout(Stdio::piped()).spawn().unwrap();

@@ -35,6 +35,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         managers: None,
         describe: None,
         call_backs: args.call_backs(),
+        ports: Default::default(),
     };
     let (wants_background, in_background) = args.runs_in();
     if wants_background && !in_background {

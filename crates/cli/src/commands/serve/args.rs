@@ -361,10 +361,11 @@ mod tests {
         assert_eq!(peers("--peers ttcp").unwrap(), [("ttcp".to_owned(), 5001)]);
         assert_eq!(peers("--peer ttcp=7").unwrap(), [("ttcp".to_owned(), 7)]);
         let both = [("iperf3".to_owned(), 5201), ("ttcp".to_owned(), 7)];
-        // iperf2 has ttcp's port, and reflectors are served by name only.
+        // Reflectors are served by name only.
         let all = peers("--peers all --peer ttcp=7").unwrap();
         let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
-        assert_eq!((names, all[3].1), (vec!["ditg", "iperf3", "netperf", "ttcp"], 7));
+        let served = vec!["ditg", "iperf2", "iperf3", "netperf", "nuttcp", "ttcp"];
+        assert_eq!((names, all[5].1), (served, 7));
         assert_eq!(peers("--peer ttcp=7 --peer iperf3").unwrap(), both);
         for refused in [
             "--peer ttcp=0",

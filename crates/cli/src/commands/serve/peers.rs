@@ -13,7 +13,7 @@ use weir_model::impairment::Prefixes;
 use weir_model::plan::PeerName;
 use weir_model::record::{Record, SERVED};
 use weir_model::warning::{Severity, Warning};
-use weir_peers::{CallBacks, Managers, PROTOCOLS, Protocol, ServeConfig, Server};
+use weir_peers::{CallBacks, Managers, PROTOCOLS, Protocol, ServeConfig, Server, SharedPorts};
 use weir_runs::retention::Retention;
 use weir_traffic::session::WorkerConfig;
 
@@ -31,7 +31,7 @@ use crate::user_data;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Other tools")]
 pub(crate) struct PeersArgs {
-    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, iperf2, nuttcp, mgen, ditg-log and ditg-manager), or names (docs/peers.md) such as iperf3,ttcp
+    /// Also serve the clients of these tools, on their usual ports: `all` (without reflectors of datagrams, mgen, ditg-log and ditg-manager), or names (docs/peers.md) such as iperf3,ttcp
     #[arg(long, value_name = "all|LIST", value_parser = usual, conflicts_with_all = ["unix", "one_off", "idle_timeout"])]
     peers: Option<Peers>,
     /// Also serve the clients of this tool, on this port; may be repeated
@@ -133,6 +133,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
     if hmac.is_some() && !job.peers.contains_key(PeerName::Stamp.label()) {
         return Err(CliError::flag("--hmac-key-file", "given", "with --peer stamp"));
     }
+    let ports = SharedPorts::default();
     let call_backs = if job.iperf2_call_back { CallBacks::Streams } else { CallBacks::Never };
     let open = |(name, port): (&String, &u16)| {
         let found = served().find(|protocol| protocol.name == *name);
@@ -147,7 +148,7 @@ pub(super) fn open(job: &ServeJob, own: &mut ServerConfig) -> Result<Vec<Listeni
         }
         let managers = managers.map(|list| Managers { from: list.from, to: list.to });
         let common = config_of(own, *port, call_backs.clone());
-        let config = ServeConfig { hmac: hmac.clone(), managers, ..common };
+        let config = ServeConfig { hmac: hmac.clone(), managers, ports: ports.clone(), ..common };
         Ok(Listening { protocol, server: serve(&config)? })
     };
     let mut listening: Vec<Listening> = job.peers.iter().map(open).collect::<Result<_, _>>()?;
@@ -182,6 +183,7 @@ fn config_of(own: &ServerConfig, port: u16, call_backs: CallBacks) -> ServeConfi
         managers: None,
         describe: Some(crate::commands::iperf3::describe),
         call_backs,
+        ports: SharedPorts::default(),
     }
 }
 
@@ -333,9 +335,25 @@ mod tests {
     #[test]
     fn reflectors_are_served_only_where_they_are_named() {
         let all = usual("all").unwrap();
-        assert!(all.contains_key("ttcp") && !all.contains_key("echo"), "{all:?}");
+        let names: Vec<_> = all.keys().map(String::as_str).collect();
+        assert_eq!(names, ["ditg", "iperf2", "iperf3", "netperf", "nuttcp", "ttcp"]);
         assert_eq!(usual("ttcp, echo").unwrap()["echo"], 7);
         assert_eq!(one("echo=7007").unwrap()["echo"], 7007);
+    }
+
+    #[test]
+    fn servers_of_one_job_share_a_port() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let peers = [("iperf2".to_owned(), port), ("ttcp".to_owned(), port)].into();
+        let job = ServeJob { peers, ..ServeJob::default() };
+        let bind = vec!["127.0.0.1".parse().unwrap()];
+        let mut own = ServerConfig { bind, ..ServerConfig::default() };
+        let listening = open(&job, &mut own).unwrap();
+        assert_eq!(listening.iter().filter_map(Listening::event).count(), 2);
+        let other = ServeJob { peers: [("iperf2".to_owned(), port)].into(), ..ServeJob::default() };
+        assert!(open(&other, &mut own).is_err());
     }
 
     #[test]
