@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_model::plan::Plan;
 use weir_model::record::Status;
@@ -19,8 +19,10 @@ use crate::ending::Over;
 use crate::serving::has;
 use crate::sessions::{Ended, counted, intervals};
 
-/// How long a client may take to accept a connection.
+/// How long a client may take to listen and to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Pause between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Ports below belong to services of the system: nothing from or to them is a test.
 const FIRST_PORT: u16 = 1024;
 /// Longest time for which datagrams are sent back, s: the request for them may be forged.
@@ -117,8 +119,16 @@ impl Call {
         let share = Share::take(&shared.streams, |l| &l.sessions, 1, most);
         let _share = share.ok_or_else(|| format!("{most} sessions are open"))?;
         let specs = plan.flows(crate::family(self.to), session::path_mtu_bytes(self.to.ip()));
-        let connecting = session::connect_stream(&plan, &specs[0], true, self.to, CONNECT);
-        let stream = connecting.await.map_err(|error| error.to_string())?;
+        let until = Instant::now() + CONNECT;
+        let stream = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match session::connect_stream(&plan, &specs[0], true, self.to, left).await {
+                Ok(stream) => break stream,
+                // iperf's client may listen only after its own stream has ended.
+                Err(_) if left > PAUSE => tokio::time::sleep(PAUSE).await,
+                Err(error) => return Err(error.to_string()),
+            }
+        };
         let session = Session { plan, specs, begun: vec![], bounce: None, peer: self.to };
         session.run(stream, shared).await;
         Ok(())

@@ -284,6 +284,21 @@ fn a_client_is_called_back_only_where_it_may_be() {
 }
 
 #[test]
+fn a_client_may_listen_after_it_has_asked() {
+    let server = serve("127.0.0.1", CallBacks::Streams);
+    let port = unused();
+    let mut client = TcpStream::connect(server.address).unwrap();
+    client.write_all(&header(port.into(), false)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!server.events.try_iter().any(|event| matches!(event, ServerEvent::Refused { .. })));
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let (mut back, _) = listener.accept().unwrap();
+    let mut sent = vec![];
+    back.read_to_end(&mut sent).unwrap();
+    assert_eq!(sent.len(), 100_000);
+}
+
+#[test]
 fn a_client_that_is_gone_is_called_back_no_more() {
     let server = serve("127.0.0.1", CallBacks::Streams);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
