@@ -146,7 +146,6 @@ fn entries_are_taken_from_the_client_alone() {
     own.send_to(&entry(4, 12)[..100], data).unwrap();
     own.send_to(&[], data).unwrap();
     own.send_to(&entry(5, 13), data).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
     control.write_all(&announcement(256)).unwrap();
     let record = served(&server);
     assert_eq!((record.status, packets(&record)), (Status::Complete, 3));
