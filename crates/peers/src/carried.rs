@@ -14,6 +14,27 @@ pub(crate) enum Side {
     Receiver,
 }
 
+/// Options of the end that sends or receives, of which the other end need not know.
+pub(crate) const LOCAL: &[(&str, Side)] = &[
+    ("rate_schedule", Side::Sender),
+    ("spacing", Side::Sender),
+    ("content", Side::Sender),
+    ("catch_up", Side::Sender),
+    ("gso", Side::Sender),
+    ("dont_fragment", Side::Sender),
+    ("zero_copy", Side::Sender),
+    ("kernel_pacing", Side::Sender),
+    ("congestion", Side::Sender),
+    ("cork", Side::Sender),
+    ("user_timeout", Side::Sender),
+    ("priority", Side::Sender),
+    ("ttl", Side::Sender),
+    ("flow_label", Side::Sender),
+    ("mtu", Side::Sender),
+    ("discard", Side::Receiver),
+    ("delayed_ack", Side::Receiver),
+];
+
 /// Refuses what no protocol of another tool has, and options of a connection that are not `accepted`.
 ///
 /// # Errors
@@ -47,15 +68,16 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The same, with the accepted options and the ends that each concerns.
+/// The same, with tables of the accepted options and the ends that each concerns; the first row of an option counts.
 ///
 /// # Errors
 /// As [`check`].
 pub(crate) fn check_sides(
     config: &ClientConfig,
-    accepted: &[(&str, Side)],
+    accepted: &[&[(&str, Side)]],
 ) -> Result<(), TrafficError> {
-    check(config, |field| accepted.iter().find(|(name, _)| *name == field).map(|(_, side)| *side))
+    let rows = accepted.iter().copied().flatten();
+    check(config, |field| rows.clone().find(|(name, _)| *name == field).map(|(_, side)| *side))
 }
 
 /// The first option of a connection that is not accepted: field, given value, accepted values.

@@ -33,7 +33,7 @@ const DATAGRAM_RATE: u64 = 1 << 20;
 /// Rates have 56 bits.
 const MAX_RATE: u64 = (1 << 56) - 1;
 
-/// The options of a connection that a test has, by their fields. All others are refused.
+/// The options of a connection that a test has, by their fields, before those of this end alone. All others are refused.
 const ACCEPTED: &[(&str, Side)] = &[
     ("name", Side::Both),
     ("transport", Side::Both),
@@ -54,23 +54,6 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("client_port", Side::Both),
     ("align", Side::Both),
     ("no_delay", Side::Sender),
-    ("congestion", Side::Sender),
-    ("flow_label", Side::Sender),
-    ("kernel_pacing", Side::Sender),
-    ("zero_copy", Side::Sender),
-    ("dont_fragment", Side::Sender),
-    ("rate_schedule", Side::Sender),
-    ("spacing", Side::Sender),
-    ("content", Side::Sender),
-    ("catch_up", Side::Sender),
-    ("gso", Side::Sender),
-    ("cork", Side::Sender),
-    ("priority", Side::Sender),
-    ("ttl", Side::Sender),
-    ("user_timeout", Side::Sender),
-    ("mtu", Side::Sender),
-    ("discard", Side::Receiver),
-    ("delayed_ack", Side::Receiver),
 ];
 
 pub(super) fn refused<T>(
@@ -86,7 +69,7 @@ pub(super) fn refused<T>(
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    carried::check_sides(config, ACCEPTED)?;
+    carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
     if config.start_at_ns.is_some() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }

@@ -15,7 +15,7 @@ const PEER: PeerName = PeerName::Iperf3;
 /// Largest socket buffer that a client may ask a server for, bytes.
 const MAX_WINDOW: u64 = 64 << 20;
 
-/// The options of a connection that a test has, by their fields. All others are refused.
+/// The options of a connection that a test has, by their fields, before those of this end alone. All others are refused.
 const ACCEPTED: &[(&str, Side)] = &[
     ("name", Side::Both),
     ("transport", Side::Both),
@@ -39,20 +39,9 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("dont_fragment", Side::Both),
     ("no_half_close", Side::Both),
     ("client_port", Side::Both),
-    ("rate_schedule", Side::Sender),
-    ("spacing", Side::Sender),
-    ("content", Side::Sender),
     ("supply", Side::Sender),
-    ("catch_up", Side::Sender),
-    ("gso", Side::Sender),
     ("gro", Side::Receiver),
-    ("delayed_ack", Side::Receiver),
     ("align", Side::Both),
-    ("cork", Side::Sender),
-    ("priority", Side::Sender),
-    ("ttl", Side::Sender),
-    ("user_timeout", Side::Sender),
-    ("mtu", Side::Sender),
 ];
 
 fn refused<T>(
@@ -68,7 +57,7 @@ fn refused<T>(
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    carried::check_sides(config, ACCEPTED)?;
+    carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
     let plan = &config.plan;
     if config.supply.as_ref().is_some_and(|supply| supply.packets().is_some()) {
         return refused("content", "a capture", "generated content, or that of a file");

@@ -32,7 +32,7 @@ const SPARE_SECONDS: u64 = 30;
 /// Seconds in nanoseconds.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The options of a connection that a test has, by their fields. All others are refused.
+/// The options of a connection that a test has, by their fields, before those of this end alone. All others are refused.
 const ACCEPTED: &[(&str, Side)] = &[
     ("name", Side::Both),
     ("transport", Side::Both),
@@ -52,25 +52,10 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("header", Side::Both),
     ("client_port", Side::Both),
     ("align", Side::Both),
-    ("ttl", Side::Sender),
     ("rate", Side::Sender),
-    ("rate_schedule", Side::Sender),
-    ("spacing", Side::Sender),
-    ("content", Side::Sender),
-    ("catch_up", Side::Sender),
-    ("gso", Side::Sender),
-    ("dont_fragment", Side::Sender),
-    ("zero_copy", Side::Sender),
     ("mss", Side::Sender),
-    ("cork", Side::Sender),
-    ("user_timeout", Side::Sender),
-    ("kernel_pacing", Side::Sender),
-    ("flow_label", Side::Sender),
-    ("mtu", Side::Sender),
     ("outstanding", Side::Sender),
     ("gro", Side::Receiver),
-    ("discard", Side::Receiver),
-    ("delayed_ack", Side::Receiver),
 ];
 
 fn refused<T>(
@@ -86,7 +71,7 @@ fn refused<T>(
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    carried::check_sides(config, ACCEPTED)?;
+    carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
     let mut plan = config.plan.clone();
     if config.start_at_ns.is_some() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");

@@ -24,7 +24,7 @@ const COUNTED: f64 = 1.0;
 /// kbit/s in units of bit/s.
 const KILO: u64 = 1000;
 
-/// The options of a connection that a test has, by their fields. All others are refused.
+/// The options of a connection that a test has, by their fields, before those of this end alone. All others are refused.
 const ACCEPTED: &[(&str, Side)] = &[
     ("name", Side::Both),
     ("transport", Side::Both),
@@ -43,23 +43,6 @@ const ACCEPTED: &[(&str, Side)] = &[
     ("port", Side::Both),
     ("client_port", Side::Both),
     ("align", Side::Both),
-    ("congestion", Side::Sender),
-    ("flow_label", Side::Sender),
-    ("kernel_pacing", Side::Sender),
-    ("zero_copy", Side::Sender),
-    ("dont_fragment", Side::Sender),
-    ("rate_schedule", Side::Sender),
-    ("spacing", Side::Sender),
-    ("content", Side::Sender),
-    ("catch_up", Side::Sender),
-    ("gso", Side::Sender),
-    ("cork", Side::Sender),
-    ("priority", Side::Sender),
-    ("ttl", Side::Sender),
-    ("user_timeout", Side::Sender),
-    ("mtu", Side::Sender),
-    ("discard", Side::Receiver),
-    ("delayed_ack", Side::Receiver),
 ];
 
 /// Checks what the protocol carries of a test, and completes its plan.
@@ -67,7 +50,7 @@ const ACCEPTED: &[(&str, Side)] = &[
 /// # Errors
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
-    carried::check_sides(config, ACCEPTED)?;
+    carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
     let of_test = |field, given: &dyn std::fmt::Display, accepted: &str| {
         Err(carried::of_test(PEER, field, given, accepted))
     };
