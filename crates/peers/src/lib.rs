@@ -5,6 +5,7 @@
 //! serves its clients. It is registered by its `mod` line and its entry in [`PROTOCOLS`]: command, help, completions, flags
 //! of `weir serve`, listings and refusals follow from its [`Protocol`].
 
+mod buffered;
 mod carried;
 mod ditg;
 mod echo;

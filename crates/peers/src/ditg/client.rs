@@ -128,7 +128,7 @@ async fn test(
         nominal: nominal(config, peer),
         latency: None,
         loss_threshold_ns: loss_threshold(&plan).0,
-        control_bytes: session.control.bytes,
+        control_bytes: session.control.bytes(),
         path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
     });
     let threshold = record.loss_threshold_seconds.filter(|_| echoes);

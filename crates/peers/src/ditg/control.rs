@@ -4,15 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_net::tcp::TcpOptions;
 use weir_traffic::TrafficError;
 
 use super::codec::{MAX_MESSAGE, Message, Read, Reply, Unknown};
-
-/// How long the peer may take to read a message.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::buffered::Buffered;
 
 /// Why a message did not arrive, or was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -52,25 +49,21 @@ impl ControlError {
 
 /// A signalling connection.
 #[derive(Debug)]
-pub(super) struct Control {
-    stream: TcpStream,
-    /// What has arrived and was not taken: several messages may arrive together.
-    buffer: Vec<u8>,
-    /// Bytes of both directions.
-    pub(super) bytes: u64,
-}
+pub(super) struct Control(Buffered<MAX_MESSAGE>);
 
 impl Control {
     pub(super) fn new(stream: TcpStream) -> Self {
-        let _ = stream.set_nodelay(true);
-        Control { stream, buffer: Vec::with_capacity(MAX_MESSAGE), bytes: 0 }
+        Control(Buffered::new(stream))
     }
 
     /// The same with options of the socket, as far as the system has them.
     pub(super) fn with_options(self, options: &TcpOptions) -> io::Result<Self> {
-        let stream: weir_net::tcp::TcpStream = self.stream.into_std()?.into();
-        let _ = stream.set_options(options);
-        Ok(Control { stream: TcpStream::from_std(stream.into())?, ..self })
+        self.0.with_options(options).map(Control)
+    }
+
+    /// Bytes of both directions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes
     }
 
     /// The next message of a sender, however long it takes. Nothing is lost if it is dropped.
@@ -91,31 +84,19 @@ impl Control {
 
     async fn next<T>(&mut self, parse: fn(&[u8]) -> Read<T>) -> Result<T, ControlError> {
         loop {
-            if let Some((message, length)) = parse(&self.buffer).map_err(ControlError::Unknown)? {
-                self.buffer.drain(..length);
+            if let Some((message, length)) = parse(&self.0.buffer).map_err(ControlError::Unknown)? {
+                self.0.buffer.drain(..length);
                 return Ok(message);
             }
-            let mut bytes = [0; MAX_MESSAGE];
-            match self.stream.read(&mut bytes).await? {
-                0 => return Err(ControlError::Closed),
-                read => {
-                    self.buffer.extend_from_slice(&bytes[..read]);
-                    self.bytes += read as u64;
-                }
-            }
+            self.0.more().await?;
         }
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
-        let write = self.stream.write_all(bytes);
-        tokio::time::timeout(PATIENCE, write)
-            .await
-            .map_err(|_| ControlError::Silent(PATIENCE))??;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+        Ok(self.0.send(bytes).await.map_err(ControlError::Silent)??)
     }
 
     pub(super) fn local(&self) -> Option<SocketAddr> {
-        self.stream.local_addr().ok()
+        self.0.local()
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
     pub(super) async fn run(mut self, control: &mut Control) {
         let ended = self.until_over(control).await;
         if !self.flows.is_empty() {
-            self.report(ended, control.bytes);
+            self.report(ended, control.bytes());
         }
     }
 

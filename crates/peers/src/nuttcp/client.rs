@@ -167,7 +167,7 @@ async fn test(
         nominal: nominal(config, peer),
         latency: None,
         loss_threshold_ns: 0,
-        control_bytes: control.bytes,
+        control_bytes: control.bytes(),
         path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
     });
     stated.set_sum(&mut record, &specs);

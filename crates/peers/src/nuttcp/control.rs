@@ -10,9 +10,7 @@ use weir_net::tcp::TcpOptions;
 use weir_traffic::TrafficError;
 
 use super::codec::MAX_LINE;
-
-/// How long the peer may take to read a message.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::buffered::Buffered;
 
 /// Why a line did not arrive, or was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -53,46 +51,35 @@ impl ControlError {
 
 /// A control connection.
 #[derive(Debug)]
-pub(super) struct Control {
-    stream: TcpStream,
-    /// What has arrived and was not taken.
-    buffer: Vec<u8>,
-    /// Bytes of both directions.
-    pub(super) bytes: u64,
-}
+pub(super) struct Control(Buffered<MAX_LINE>);
 
 impl Control {
     pub(super) fn new(stream: TcpStream) -> Self {
-        let _ = stream.set_nodelay(true);
-        Control { stream, buffer: Vec::with_capacity(MAX_LINE), bytes: 0 }
+        Control(Buffered::new(stream))
     }
 
     /// The same with options of the socket, as far as the system has them.
     pub(super) fn with_options(self, options: &TcpOptions) -> io::Result<Self> {
-        let stream: weir_net::tcp::TcpStream = self.stream.into_std()?.into();
-        let _ = stream.set_options(options);
-        Ok(Control { stream: TcpStream::from_std(stream.into())?, ..self })
+        self.0.with_options(options).map(Control)
+    }
+
+    /// Bytes of both directions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes
     }
 
     /// The next line without its end, however long it takes. Nothing is lost if it is dropped.
     pub(super) async fn line(&mut self) -> Result<String, ControlError> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            if let Some(end) = self.0.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.0.buffer.drain(..=end).collect();
                 let line = String::from_utf8(line).map_err(|_| ControlError::Line)?;
                 return Ok(line.trim_end().to_owned());
             }
-            if self.buffer.len() >= MAX_LINE {
+            if self.0.buffer.len() >= MAX_LINE {
                 return Err(ControlError::Line);
             }
-            let mut bytes = [0; MAX_LINE];
-            match self.stream.read(&mut bytes).await? {
-                0 => return Err(ControlError::Closed),
-                read => {
-                    self.buffer.extend_from_slice(&bytes[..read]);
-                    self.bytes += read as u64;
-                }
-            }
+            self.0.more().await?;
         }
     }
 
@@ -103,31 +90,26 @@ impl Control {
     }
 
     pub(super) async fn send(&mut self, text: &str) -> Result<(), ControlError> {
-        let write = self.stream.write_all(text.as_bytes());
-        tokio::time::timeout(PATIENCE, write)
-            .await
-            .map_err(|_| ControlError::Silent(PATIENCE))??;
-        self.bytes += text.len() as u64;
-        Ok(())
+        Ok(self.0.send(text.as_bytes()).await.map_err(ControlError::Silent)??)
     }
 
     /// Closes this end's direction.
     pub(super) async fn half_close(&mut self) {
         // An error is that of the next read.
-        let _ = self.stream.shutdown().await;
+        let _ = self.0.stream.shutdown().await;
     }
 
     /// Closes this end's direction, and waits for the peer to close its own.
     pub(super) async fn close(mut self, patience: Duration) {
         let closing = async {
-            let _ = self.stream.shutdown().await;
+            let _ = self.0.stream.shutdown().await;
             let mut bytes = [0; 64];
-            while self.stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+            while self.0.stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
         };
         let _ = tokio::time::timeout(patience, closing).await;
     }
 
     pub(super) fn local(&self) -> Option<SocketAddr> {
-        self.stream.local_addr().ok()
+        self.0.local()
     }
 }

@@ -533,7 +533,7 @@ impl<'a> Session<'a> {
         let (name, reason) = (super::PROTOCOL.name, ended.reason.clone());
         let ends = (report.clone(), None);
         let record = sessions::record(name, plan, specs, peer, ends, intervals, ended);
-        let record = Record { control_bytes: Some(control.bytes), ..record };
+        let record = Record { control_bytes: Some(control.bytes()), ..record };
         shared.report(ServerEvent::SessionClosed {
             session: number,
             peer: peer.into(),
