@@ -43,8 +43,8 @@ use weir_wire::hmac::HmacKey;
 
 pub use ditg::{Managers, ScriptError, ditg_script};
 pub use iperf2::{
-    CallBack as Iperf2CallBack, Extras as Iperf2Extras, Isochronous as Iperf2Isochronous,
-    run_with as run_iperf2,
+    CallBack as Iperf2CallBack, Extras as Iperf2Extras, Group as Iperf2Group,
+    Isochronous as Iperf2Isochronous, ServeOptions as Iperf2ServeOptions, run_with as run_iperf2,
 };
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, TotalRateLimit, run_with};
 pub use netperf::{
@@ -299,6 +299,8 @@ pub struct ServeConfig {
     pub describe: Option<Describe>,
     /// Tests in which iperf2's server connects back.
     pub call_backs: CallBacks,
+    /// What only iperf2's server has.
+    pub iperf2: Iperf2ServeOptions,
     /// Ports that servers with the same value of this may share, where their protocols allow it.
     pub ports: SharedPorts,
 }

@@ -19,7 +19,7 @@ use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
-use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_net::udp::{Membership, UdpOptions, UdpSocket};
 use weir_wire::hmac::HmacKey;
 
 pub use crate::client::LOSS_THRESHOLD_NS;
@@ -242,6 +242,41 @@ pub fn open_datagrams(
         v6_only: bind.is_ipv6(),
         ..transport.options(spec, bind, !sends || spec.connection.echo.is_some(), 1)
     })?)
+}
+
+/// The address of a group on a port; a link-local one is on the link of the membership's interface.
+#[must_use]
+pub fn group_address(group: &Membership, port: u16) -> SocketAddr {
+    transport::at(group.group, port, group.interface)
+}
+
+/// Opens a socket that receives the datagrams to a multicast group, and joins it; the membership ends with the socket.
+/// `from`: the only sender of which it receives. Several sockets of this user can receive one group and port: each that
+/// accepts the sender has a copy of its datagrams. Interface 0 is the one that the routes choose.
+///
+/// # Errors
+/// [`TrafficError::Net`], [`TrafficError::System`]: the port is in use, or there is no such interface or route.
+pub fn open_group(
+    plan: &Plan,
+    spec: &FlowSpec,
+    group: &Membership,
+    port: u16,
+    from: Option<SocketAddr>,
+) -> Result<UdpSocket, TrafficError> {
+    let transport = transport::datagrams(spec).ok_or_else(|| not_a(spec, "datagram transport"))?;
+    let bind = group_address(group, port);
+    let socket = UdpSocket::open(&UdpOptions {
+        connect: from,
+        device: plan.device.clone(),
+        reuse_address: true,
+        reuse_port: true,
+        own_groups_only: true,
+        v6_only: bind.is_ipv6(),
+        ..transport.options(spec, bind, true, 1)
+    })?;
+    let joined = socket.join(group);
+    joined.map_err(|e| TrafficError::system(format!("joining the group {}", group.group), e))?;
+    Ok(socket)
 }
 
 /// TCP information of a connection that no flow has: its round trip and congestion window are the current ones.

@@ -137,7 +137,7 @@ fn a_server_joins_a_group_and_leaves_it_at_the_end() {
 }
 
 /// Whether host b's interface is a member of a group.
-fn is_member(bench: &Bench, group: &str) -> bool {
+pub(crate) fn is_member(bench: &Bench, group: &str) -> bool {
     bench.tool("b", "ip", &["maddress", "show", "dev", "eth0"]).contains(group)
 }
 

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::has_tools;
+use crate::cast::is_member;
+use crate::common::{Bench, WEIR, has_tools, run, until};
 use crate::ttcp::{free_port, weir};
 
 /// Whether a server listens on a port of this host.
@@ -137,4 +138,50 @@ fn the_real_iperf_and_the_command_understand_each_other() {
     let (code, text) = text(weir(directory.path(), &reverse));
     assert_eq!(code, Some(0));
     assert!(text.lines().last().unwrap().starts_with("[ *1] 0.0000-"), "{text}");
+}
+
+/// How a client names a group; of IPv4 without its interface, which Debian's client does not accept.
+fn to(group: &str) -> &str {
+    if group.contains(':') { group } else { group.trim_end_matches("%eth0") }
+}
+
+/// Waits until host b's interface is a member of a group.
+fn until_member(bench: &Bench, group: &str) {
+    until("the server has joined", || is_member(bench, group));
+}
+
+#[test]
+fn a_server_joins_a_group_of_either_ip_version() {
+    let test = "a_server_joins_a_group_of_either_ip_version";
+    let Some(bench) = Bench::up(test, &["iperf"]) else { return };
+    // The host has no route to groups of IPv4, so that its address names the interface.
+    let own = bench.lab.host("a").unwrap().ipv4.to_string();
+    for (group, flags) in [
+        ("239.77.2.1%eth0", &["-T", "3", "-B", &own][..]),
+        ("ff15::77:1%eth0", &["-T", "3", "-V"]),
+        // A group of the link, to which Debian's client does not send.
+        ("ff02::77:1%eth0", &["-V"]),
+    ] {
+        let mut command = bench.lab.command("b", WEIR).unwrap();
+        command.env("XDG_DATA_HOME", bench.file("server"));
+        command.args(["iperf", "-s", "-u", "-y", "C", "-B", group]);
+        let mut server = Lines::start(command);
+        until_member(&bench, group.trim_end_matches("%eth0"));
+        let programs = if group.starts_with("ff02") { &[WEIR][..] } else { &[WEIR, "iperf"] };
+        for program in programs {
+            let mut client = bench.lab.command("a", program).unwrap();
+            client.env("XDG_DATA_HOME", bench.file("client"));
+            client.args((*program == WEIR).then_some("iperf"));
+            client
+                .args(["-c", to(group), "-u", "-n", "100K", "-b", "8m", "-l", "1000"])
+                .args(flags);
+            run(client).good();
+            let row = server.until(",").pop().unwrap();
+            let row: Vec<&str> = row.split(',').collect();
+            // Bytes, then datagrams lost and in all. Debian's client announces the end by one more.
+            let all =
+                if *program == WEIR { ("103000", "0", "103") } else { ("103400", "0", "104") };
+            assert_eq!((row[7], row[10], row[11]), all, "{row:?}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ use super::calling::Call;
 use super::codec::{Header, Report, Width};
 use super::server::Shared;
 use super::settings;
-use crate::ports::{Inlet, Read, Sources};
+use crate::ports::{Copies, Inlet, Read, Sources};
 use crate::sessions::{DATAGRAM_SILENCE, Ended, TICK, counted, intervals};
 
 /// Silence after the last number that ends a session. Data reordered behind it still counts.
@@ -98,17 +98,28 @@ pub(super) struct LastNumber {
     width: Width,
     is_over: bool,
     ending: Arc<Ending>,
+    /// Copies of datagrams that were counted on the socket of the port.
+    copies: Copies,
 }
 
 impl LastNumber {
     pub(super) fn new(width: Width, ending: Arc<Ending>) -> Self {
-        LastNumber { width, is_over: false, ending }
+        LastNumber { width, is_over: false, ending, copies: Copies::default() }
+    }
+
+    /// The same of a flow of which these were counted before.
+    fn without(self, copies: Copies) -> Self {
+        LastNumber { copies, ..self }
     }
 }
 
 impl Signals for LastNumber {
     fn classify(&mut self, socket: &dyn DatagramSocket, bytes: &[u8], now_ns: u64) -> Signal {
-        match self.width.number(bytes) {
+        let number = self.width.number(bytes);
+        if self.copies.has(number) {
+            return Signal::Message;
+        }
+        match number {
             // A report of a server that receives as well.
             None => Signal::Message,
             Some(0) if self.width == Width::Wide => Signal::Message,
@@ -168,7 +179,11 @@ impl Sources for Datagrams {
         if let Some(source) = source
             && let Some(end) = source.session.upgrade()
         {
-            return deliver(&end, source.width, &datagram, arrival);
+            // In a group the session's own socket has it as well.
+            if self.shared.group.is_none() {
+                deliver(&end, source.width, &datagram, arrival);
+            }
+            return;
         }
         if let Some(source) = source.filter(|source| source.is_cut_off(arrival.at_ns)) {
             // A new session would undo the limit.
@@ -190,7 +205,9 @@ impl Sources for Datagrams {
         let longest = self.shared.limits.session_seconds;
         let plan = settings::plan(header.as_ref(), true, datagram.len() as u64, longest);
         if let (true, Ok(plan)) = (begins, plan) {
-            let wants_report = !header.is_some_and(|header| header.wants_no_report);
+            // A group is no address that has asked for a report.
+            let wants_report =
+                self.shared.group.is_none() && !header.is_some_and(|header| header.wants_no_report);
             let first = (datagram, arrival);
             if let Some((end, session)) = self.open(inlet, from, (plan, width), first) {
                 self.spawn(end, Session { call, ..session }, width, wants_report);
@@ -218,12 +235,25 @@ impl Datagrams {
         let mut plan = Plan { host: Some(from.ip().to_canonical().to_string()), ..plan };
         plan.connections[0].window = Some(BUFFER);
         let spec = plan.flows(crate::family(from), u32::MAX).swap_remove(0);
-        let own = session::open_datagrams(&plan, &spec, false, Some(inlet.at), Some(from)).ok()?;
-        let early = inlet.begun(&own, from, vec![first]);
         let shared = &self.shared;
+        let (own, early, copies) = match &shared.group {
+            Some(group) => {
+                let port = inlet.at.port();
+                let own = session::open_group(&plan, &spec, group, port, Some(from)).ok()?;
+                let number = |datagram: &[u8]| width.number(datagram);
+                let (early, copies) = inlet.begun_in_group(&own, from, first, number);
+                (own, early, copies)
+            }
+            None => {
+                let own = session::open_datagrams(&plan, &spec, false, Some(inlet.at), Some(from));
+                let own = own.ok()?;
+                let early = inlet.begun(&own, from, vec![first]);
+                (own, early, Copies::default())
+            }
+        };
         let ending = Arc::<Ending>::default();
         let mut end = End::new(&shared.workers, &counted(&plan), true);
-        let signals = LastNumber::new(width, ending.clone());
+        let signals = LastNumber::new(width, ending.clone()).without(copies);
         end.datagrams(&spec, false, own, Some(Box::new(signals)));
         let intervals = intervals(early[0].1.at_ns, 0);
         end.start(intervals);

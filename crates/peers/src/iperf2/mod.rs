@@ -7,6 +7,7 @@ mod calling;
 mod client;
 mod codec;
 mod datagrams;
+mod group;
 mod isochronous;
 mod opening;
 mod recognition;
@@ -16,14 +17,21 @@ mod settings;
 
 pub use call_back::CallBack;
 pub use client::{Extras, run_with};
+pub use group::Group;
 pub use isochronous::Isochronous;
 pub use settings::fuzz_iperf2;
 
 use weir_model::plan::PeerName;
-
 use weir_traffic::TrafficError;
 
 use crate::{Client, Protocol};
+
+/// What only a server of iperf2 has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServeOptions {
+    /// It receives this multicast group alone, over UDP; absent: the addresses of its configuration.
+    pub group: Option<Group>,
+}
 
 /// Declaration of the protocol.
 pub(crate) const PROTOCOL: Protocol = Protocol {

@@ -15,6 +15,7 @@ use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::record::Status;
 use weir_model::report::EndReport;
 use weir_net::tcp::TcpStream;
+use weir_net::udp::Membership;
 use weir_traffic::session::{self, End, Exchange, FlowEvent, Load, Share, Workers};
 use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
@@ -22,6 +23,7 @@ use super::bounce::{self, Bounce};
 use super::calling::Call;
 use super::codec::{self, AckTimes, Beginning, Header};
 use super::datagrams::{BUFFER, Datagrams};
+use super::group::Group;
 use super::{recognition, settings};
 use crate::ports::{Listening, Receiver};
 use crate::serving::{self, sends};
@@ -45,6 +47,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) stop: Stop,
     pub(super) call_backs: CallBacks,
+    /// The group that is received; absent: addresses of this host.
+    pub(super) group: Option<Membership>,
     events: mpsc::UnboundedSender<ServerEvent>,
     pub(super) streams: Arc<Load>,
     /// The source of a datagram is not verified, so it takes no place of a stream.
@@ -96,6 +100,7 @@ struct Iperf2 {
     workers: Workers,
     limits: Limits,
     call_backs: CallBacks,
+    group: Option<Membership>,
 }
 
 /// Listens for clients.
@@ -106,11 +111,17 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
     plan.connections[0].window = Some(BUFFER);
     let workers = Workers::start(&config.workers)?;
     let ports = config.ports.registry()?;
+    let group = config.iperf2.group.as_ref().map(Group::membership).transpose()?;
     Ok(Box::new(Iperf2 {
-        listening: ports.listen(&config.bind, config.port, &workers, &plan)?,
+        listening: match &group {
+            Some(group) => ports.listen_group(group, config.port, &workers, &plan)?,
+            None => ports.listen(&config.bind, config.port, &workers, &plan)?,
+        },
         workers,
         limits: config.limits.clone(),
-        call_backs: config.call_backs.clone(),
+        // A sender to a group gets no answer.
+        call_backs: if group.is_some() { CallBacks::Never } else { config.call_backs.clone() },
+        group,
     }))
 }
 
@@ -139,6 +150,7 @@ async fn serve(
         limits: server.limits,
         stop: stop.clone(),
         call_backs: server.call_backs,
+        group: server.group,
         events,
         streams: Arc::default(),
         datagrams: Arc::default(),

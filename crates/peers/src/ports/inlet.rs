@@ -1,6 +1,6 @@
 //! Reading the socket that all sources of a port share.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
@@ -55,21 +55,76 @@ impl Inlet<'_> {
         from: SocketAddr,
         mut early: Vec<Read>,
     ) -> Vec<Read> {
-        for socket in [self.socket, own] {
-            for _ in 0..DRAINS {
-                if read(socket, self.workers, self.queue) {
-                    break;
-                }
-            }
-        }
-        for (source, datagram) in std::mem::take(&mut self.queue.waiting) {
-            match source == from {
-                true => early.push(datagram),
-                false => self.queue.waiting.push_back((source, datagram)),
-            }
-        }
+        self.drain(self.socket);
+        self.drain(own);
+        early.extend(self.take_of(from));
         early.sort_by_key(|(_, arrival)| arrival.at_ns);
         early
+    }
+
+    /// The same for a source of a multicast group, whose datagrams arrive on both sockets once its own has joined. Also returns
+    /// how many with each number may arrive on its own as a copy of one of these.
+    pub(crate) fn begun_in_group(
+        &mut self,
+        own: &UdpSocket,
+        from: SocketAddr,
+        first: Read,
+        number: impl Fn(&[u8]) -> Option<i64>,
+    ) -> (Vec<Read>, Copies) {
+        let mut early = vec![first];
+        self.drain(self.socket);
+        early.extend(self.take_of(from));
+        let mut copies = Copies::default();
+        for (datagram, _) in &early {
+            copies.expect(number(datagram));
+        }
+        // Other sources do not reach it.
+        let others = std::mem::take(&mut self.queue.waiting);
+        self.drain(own);
+        let own = self.take_of(from);
+        self.queue.waiting = others;
+        early.extend(own.into_iter().filter(|(datagram, _)| !copies.has(number(datagram))));
+        early.sort_by_key(|(_, arrival)| arrival.at_ns);
+        (early, copies)
+    }
+
+    fn drain(&mut self, socket: &UdpSocket) {
+        for _ in 0..DRAINS {
+            if read(socket, self.workers, self.queue) {
+                break;
+            }
+        }
+    }
+
+    /// What has been read of a source and is not handled.
+    fn take_of(&mut self, from: SocketAddr) -> Vec<Read> {
+        let waiting = std::mem::take(&mut self.queue.waiting).into_iter();
+        let (of, others) = waiting.partition::<Vec<_>, _>(|(source, _)| *source == from);
+        self.queue.waiting = others.into();
+        of.into_iter().map(|(_, read)| read).collect()
+    }
+}
+
+/// Numbers of datagrams that have been counted and may arrive again on another socket.
+#[derive(Debug, Default)]
+pub(crate) struct Copies(HashMap<i64, u32>);
+
+impl Copies {
+    fn expect(&mut self, number: Option<i64>) {
+        if let Some(number) = number {
+            *self.0.entry(number).or_default() += 1;
+        }
+    }
+
+    /// Whether a datagram is such a copy; one that is, is expected once less.
+    pub(crate) fn has(&mut self, number: Option<i64>) -> bool {
+        let Some(number) = number.filter(|_| !self.0.is_empty()) else { return false };
+        let Some(count) = self.0.get_mut(&number) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&number);
+        }
+        true
     }
 }
 
@@ -89,4 +144,20 @@ fn read(socket: &UdpSocket, workers: &Workers, queue: &mut Queue) -> bool {
         }
     }
     got < queue.batch.capacity()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_one_as_often_as_it_was_counted() {
+        let mut copies = Copies::default();
+        for number in [Some(1), Some(2), Some(2), None] {
+            copies.expect(number);
+        }
+        let seen = [Some(2), Some(3), Some(2), Some(2), None, Some(1), Some(1)];
+        let are = seen.map(|number| copies.has(number));
+        assert_eq!(are, [true, false, true, false, false, true, false]);
+    }
 }

@@ -21,12 +21,12 @@ use weir_model::plan::{FlowSpec, Plan};
 use weir_net::poll::Poller;
 use weir_net::tcp::TcpListener;
 use weir_net::thread::lock;
-use weir_net::udp::UdpSocket;
+use weir_net::udp::{Membership, UdpSocket};
 use weir_traffic::session::{self, Load, Workers};
 use weir_traffic::{Limits, TrafficError};
 
 pub(crate) use flows::{Arrived, FIRST, Rules, Waiting, intervals};
-pub(crate) use inlet::{Inlet, Read};
+pub(crate) use inlet::{Copies, Inlet, Read};
 pub(crate) use whose::Claim;
 
 use flows::{Announced, Owner};
@@ -216,6 +216,30 @@ impl Registry {
             };
             listening.uses.push(self.join(at, true, bind, State::await_receiver)?);
         }
+        Ok(listening)
+    }
+
+    /// Joins a multicast group on `port` of UDP; 0: one that the system chooses. `plan`: that of datagrams.
+    ///
+    /// # Errors
+    /// [`TrafficError::Listen`]: the port is in use elsewhere, or no interface receives the group.
+    pub(crate) fn listen_group(
+        self: &Arc<Self>,
+        group: &Membership,
+        port: u16,
+        workers: &Workers,
+        plan: &Plan,
+    ) -> Result<Listening, TrafficError> {
+        let at = session::group_address(group, port);
+        let spec = plan.flows(crate::family(at), u32::MAX).swap_remove(0);
+        let opened = session::open_group(plan, &spec, group, port, None);
+        let socket = opened.map_err(|error| TrafficError::Listen {
+            address: at.into(),
+            reason: error.to_string(),
+        })?;
+        let at = socket.local_addr().map_err(not_at(at))?;
+        let mut listening = self.adopt(vec![], vec![(socket, at)], workers)?;
+        listening.addresses.push(at);
         Ok(listening)
     }
 

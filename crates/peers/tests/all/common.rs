@@ -99,6 +99,7 @@ pub(crate) fn config(bind: &str, port: u16, limits: Limits) -> ServeConfig {
         passphrase: None,
         managers: None,
         call_backs: CallBacks::Never,
+        iperf2: Default::default(),
         ports: SharedPorts::default(),
         describe: None,
     }

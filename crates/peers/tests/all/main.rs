@@ -10,6 +10,7 @@ mod echo;
 mod iperf2;
 mod iperf2_bounce;
 mod iperf2_call_back;
+mod iperf2_group;
 mod iperf2_isochronous;
 mod iperf3;
 mod mgen;

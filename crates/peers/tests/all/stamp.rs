@@ -249,6 +249,7 @@ fn each_address_has_a_limit_of_replies() {
         managers: None,
         describe: None,
         call_backs: weir_peers::CallBacks::Never,
+        iperf2: Default::default(),
         ports: Default::default(),
     };
     let server = Protocol::find("stamp").unwrap().serve.unwrap()(&config).unwrap();

@@ -20,7 +20,7 @@ pub(crate) fn destination(spec: &FlowSpec, interface: u32) -> SocketAddr {
 }
 
 /// An address with a port; a link-local one on the link of an interface.
-pub(super) fn at(address: IpAddr, port: u16, interface: u32) -> SocketAddr {
+pub(crate) fn at(address: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match address {
         IpAddr::V4(v4) => SocketAddr::new(v4.into(), port),
         IpAddr::V6(v6) => {

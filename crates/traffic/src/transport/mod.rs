@@ -35,7 +35,7 @@ use crate::Address;
 pub(crate) use bypass::FlowCounts;
 pub(crate) use ethernet::{AwaitedFrames, FrameSocket, LinkEnd};
 pub(crate) use frames::ReplaySocket;
-pub(crate) use group::{destination, group_options};
+pub(crate) use group::{at, destination, group_options};
 pub(crate) use icmp::EchoSocket;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weir_model::impairment::Prefixes;
-use weir_peers::{CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Isochronous};
+use weir_model::plan::Scope;
+use weir_peers::{CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Group, Iperf2Isochronous};
 use weir_report::{Iperf2Bounce, Iperf2Options, Iperf2Unit};
 
 use super::output::IperfSettings;
@@ -46,6 +47,16 @@ pub(crate) struct IperfArgs {
         help_heading = "Server"
     )]
     udp_call_back: Option<Prefixes>,
+    /// With -B GROUP: receive from this sender alone (source-specific multicast)
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "ADDRESS",
+        requires = "bind",
+        conflicts_with = "client",
+        help_heading = "Server"
+    )]
+    ssm_host: Option<String>,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true, conflicts_with = "client")]
     in_background: bool,
@@ -68,7 +79,7 @@ pub(crate) struct IperfArgs {
     /// Size of the socket buffers
     #[arg(short = 'w', long, value_name = "SIZE", conflicts_with = "server")]
     window: Option<String>,
-    /// Address of this end, optionally with its port or its interface
+    /// Address of this end, optionally with its port or its interface; of a server also a multicast group, which it joins
     #[arg(short = 'B', long, value_name = "ADDRESS[:PORT][%INTERFACE]")]
     bind: Option<String>,
     /// IPv6
@@ -218,6 +229,11 @@ const BOUNCE: u64 = 100;
 /// Rate of datagrams where none is stated, bit/s.
 const RATE: &str = "1M";
 
+/// Whether an address is a multicast group that is not one of a link.
+fn is_beyond_link(address: std::net::IpAddr) -> bool {
+    address.is_multicast() && (address.is_ipv4() || Scope::of(address) != Some(Scope::Link))
+}
+
 impl IperfArgs {
     pub(super) fn wants_version(&self) -> bool {
         self.version
@@ -321,6 +337,16 @@ impl IperfArgs {
         self.ipv6 || host.contains(':')
     }
 
+    /// The server, and the interface behind a multicast group. The resolver takes only those of a link.
+    fn host(&self) -> (&str, Option<&str>) {
+        let host = self.client.as_deref().unwrap_or_default();
+        let Some((group, interface)) = host.split_once('%') else { return (host, None) };
+        match group.parse::<std::net::IpAddr>() {
+            Ok(group_address) if is_beyond_link(group_address) => (group, Some(interface)),
+            _ => (host, None),
+        }
+    }
+
     /// Address, port and interface of this end.
     fn bound(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
         let Some(text) = self.bind.as_deref() else { return (None, None, None) };
@@ -350,6 +376,25 @@ impl IperfArgs {
             None if self.ipv6 => Ok(vec![std::net::Ipv6Addr::UNSPECIFIED.into()]),
             None => Ok(vec![]),
         }
+    }
+
+    /// The multicast group of a server; absent: its address is none.
+    ///
+    /// # Errors
+    /// A name, or a source without a group.
+    pub(super) fn group(&self) -> Result<Option<Iperf2Group>, CliError> {
+        let addresses = self.addresses()?;
+        let Some(address) = addresses.into_iter().find(|address| address.is_multicast()) else {
+            return match self.ssm_host.as_deref() {
+                Some(text) => Err(CliError::flag("--ssm-host", text, "with -B GROUP")),
+                None => Ok(None),
+            };
+        };
+        let source = self.ssm_host.as_deref().map(|text| {
+            values::address(text).map_err(|accepted| CliError::flag("--ssm-host", text, &accepted))
+        });
+        let interface = self.bound().2.map(String::from);
+        Ok(Some(Iperf2Group { address, source: source.transpose()?, interface }))
     }
 
     pub(super) fn options(&self) -> Iperf2Options {
@@ -426,11 +471,12 @@ impl IperfArgs {
             Ok::<_, CliError>(size.map(|size| size.to_string()))
         };
         let (address, port, device) = self.bound();
+        let (host, interface) = self.host();
         valued("--port", Some(self.port.to_string()));
         valued("--interval", self.interval.clone());
         valued("--bind", address.map(String::from));
         valued("--cport", port.map(String::from));
-        valued("--bind-dev", device.map(String::from));
+        valued("--bind-dev", device.or(interface).map(String::from));
         valued("--logfile", self.output.as_ref().map(|path| path.to_string_lossy().into()));
         let length = self.bytes()?.map(|bytes| bytes.to_string());
         match t.bounceback {
@@ -458,7 +504,7 @@ impl IperfArgs {
             ("--no-delay", t.nodelay),
         ];
         words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
-        words.extend(["--".into(), self.client.clone().unwrap_or_default()]);
+        words.extend(["--".into(), host.to_owned()]);
         Ok(words)
     }
 }
@@ -516,7 +562,29 @@ mod tests {
         assert!(words("-c ::1 -u").contains(&"--length=1450".into()));
         assert!(words("-c h -B [::1]:9%eth0").contains(&"--cport=9".into()));
         assert!(words("-c h -B 2001:db8::1").contains(&"--bind=2001:db8::1".into()));
+        let line = words("-c ff15::1%eth0 -u");
+        assert!(line.contains(&"--bind-dev=eth0".into()) && line.ends_with(&["ff15::1".into()]));
+        assert!(words("-c ff02::1%eth0 -u").ends_with(&["ff02::1%eth0".into()]));
+        assert!(words("-c fe80::1%eth0 -u").ends_with(&["fe80::1%eth0".into()]));
         assert!(parse("-c h -n 5X").unwrap().test_words().is_err());
+    }
+
+    #[test]
+    fn a_server_bound_to_a_group_joins_it() {
+        let group = |line: &str| parse(line).unwrap().group();
+        let joined = group("-s -u -B 232.1.2.3%eth0 -H 192.0.2.1").unwrap().unwrap();
+        assert_eq!(joined.address, "232.1.2.3".parse::<std::net::IpAddr>().unwrap());
+        assert_eq!(
+            (joined.source, &*joined.interface.unwrap()),
+            ("192.0.2.1".parse().ok(), "eth0")
+        );
+        let joined = group("-s -V -B ff15::1").unwrap().unwrap();
+        assert_eq!((joined.source, joined.interface), (None, None));
+        assert_eq!(group("-s -B 192.0.2.1").unwrap(), None);
+        assert_eq!(group("-s").unwrap(), None);
+        assert!(group("-s -B 192.0.2.1 -H 192.0.2.2").is_err());
+        assert!(group("-s -B 232.1.2.3 -H host").is_err());
+        assert!(parse("-s -H 192.0.2.1").is_err());
     }
 
     #[test]

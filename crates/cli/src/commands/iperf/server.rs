@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use weir_peers::ServeConfig;
+use weir_peers::{Iperf2Group, Iperf2ServeOptions, ServeConfig};
 use weir_report::{Iperf2Text, iperf2_banner};
-use weir_traffic::Limits;
 use weir_traffic::session::WorkerConfig;
+use weir_traffic::{Limits, TrafficError};
 
 use super::args::IperfArgs;
 use super::stamp;
@@ -23,8 +23,9 @@ const SESSION_SECONDS: u64 = 7 * 86_400;
 
 /// Serves clients until it is stopped.
 pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError> {
+    let group = args.group()?;
     let config = ServeConfig {
-        bind: args.addresses()?,
+        bind: if group.is_some() { vec![] } else { args.addresses()? },
         port: args.port(),
         limits: Limits { session_seconds: SESSION_SECONDS, ..Limits::default() },
         workers: WorkerConfig::default(),
@@ -35,6 +36,7 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
         managers: None,
         describe: None,
         call_backs: args.call_backs(),
+        iperf2: Iperf2ServeOptions { group },
         ports: Default::default(),
     };
     let (wants_background, in_background) = args.runs_in();
@@ -53,7 +55,8 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
                 let transport = if args.udp() { "UDP" } else { "TCP" };
                 let title = format!("Server listening on {transport} port {}", config.port);
                 let [_, buffer] = fresh_buffers(args.udp(), [None; 2]);
-                sink.text(&iperf2_banner(&title, args.udp(), &[], buffer, None));
+                let joining = config.iperf2.group.as_ref().map(joining);
+                sink.text(&iperf2_banner(&title, args.udp(), joining.as_slice(), buffer, None));
             }
             Served::Listening => {}
             Served::Refused(text) => note(&format!("iperf: {text}")),
@@ -75,9 +78,34 @@ pub(super) fn run(args: &IperfArgs, words: &[OsString]) -> Result<i32, CliError>
             }
         }
         Ok(false)
-    })?;
+    })
+    .map_err(named)?;
     if let Some(failure) = sink.failure() {
         return Err(failure);
     }
     Ok(stop.reason().map_or(0, StopReason::service_exit_code))
+}
+
+/// An error with the flag of its field.
+fn named(error: CliError) -> CliError {
+    match error {
+        CliError::Traffic(TrafficError::Input { field, given, accepted }) => {
+            CliError::flag(&format!("--{}", field.replace('_', "-")), given, &accepted)
+        }
+        other => other,
+    }
+}
+
+/// The line of the group that the server joins.
+fn joining(group: &Iperf2Group) -> String {
+    let address = group.address;
+    match (group.source, &group.interface) {
+        (None, None) => format!("Joining multicast group  {address}"),
+        (source, interface) => {
+            let known = source.map(|source| source.to_string());
+            let (kind, source) = known.map_or(("*", "*".into()), |source| ("S", source));
+            let on = interface.as_ref().map(|name| format!(" w/iface {name}"));
+            format!("Joining multicast ({kind},G)={source},{address}{}", on.unwrap_or_default())
+        }
+    }
 }

@@ -51,6 +51,7 @@ pub(super) fn run(args: &Iperf3Args, words: &[OsString]) -> Result<i32, CliError
         managers: None,
         describe: Some(describe),
         call_backs: Default::default(),
+        iperf2: Default::default(),
         ports: Default::default(),
     };
     let stamp = args.timestamps()?;

@@ -124,6 +124,7 @@ fn run(args: &NetserverArgs, words: &[OsString]) -> Result<i32, CliError> {
         managers: None,
         describe: None,
         call_backs: weir_peers::CallBacks::Never,
+        iperf2: Default::default(),
         ports: Default::default(),
     };
     let is_shown = !args.in_background;

@@ -183,6 +183,7 @@ fn config_of(own: &ServerConfig, port: u16, call_backs: CallBacks) -> ServeConfi
         managers: None,
         describe: Some(crate::commands::iperf3::describe),
         call_backs,
+        iperf2: Default::default(),
         ports: SharedPorts::default(),
     }
 }
