@@ -129,7 +129,8 @@ impl Call {
                 Err(error) => return Err(error.to_string()),
             }
         };
-        let session = Session { plan, specs, begun: vec![], bounce: None, peer: self.to };
+        let session =
+            Session { plan, specs, begun: vec![], bounce: None, frames: None, peer: self.to };
         session.run(stream, shared).await;
         Ok(())
     }
@@ -205,6 +206,8 @@ mod tests {
         is_wide: true,
         has_key: false,
         has_bursts: false,
+        is_isochronous: false,
+        frames: None,
         awaits_ack: false,
         has_trip_times: false,
         wants_no_report: false,

@@ -30,6 +30,8 @@ pub(super) mod flag {
 /// Bits of the extension's flags.
 mod upper {
     pub(super) const ISOCHRONOUS: u16 = 0x0001;
+    /// Of datagrams: the frames that the server is to send are stated.
+    pub(super) const FRAMES: u16 = 0x0040;
     pub(super) const NO_REPORT: u16 = 0x0008;
     pub(super) const TRIP_TIMES: u16 = 0x0010;
     pub(super) const REVERSE: u16 = 0x0400;
@@ -44,6 +46,13 @@ const EXTENSION_BYTES: usize = 36;
 pub(super) const HEADER_BYTES: usize = BASE_BYTES + EXTENSION_BYTES;
 /// Bytes of a datagram's fields of isochronous frames, behind the header.
 const FRAME_BYTES: usize = 32;
+/// Bytes of the times of a test, behind the header or the fields of its frame.
+const START_BYTES: usize = 20;
+/// Bytes of the frames that the server is to send, behind these.
+const ASKED_BYTES: usize = 32;
+/// Bytes of a datagram that states them.
+pub(super) const ASKING_BYTES: usize =
+    NUMBER_BYTES + HEADER_BYTES + FRAME_BYTES + START_BYTES + ASKED_BYTES;
 /// Bytes of a datagram's number and time, in front of the header.
 pub(super) const NUMBER_BYTES: usize = 16;
 /// The same of a datagram with a 32-bit number.
@@ -94,8 +103,12 @@ pub(super) struct Header {
     pub(super) is_wide: bool,
     /// A permit key follows.
     pub(super) has_key: bool,
-    /// The client sends isochronous bursts.
+    /// Data is sent in bursts at a period.
     pub(super) has_bursts: bool,
+    /// Data is sent as isochronous frames.
+    pub(super) is_isochronous: bool,
+    /// Those that the server is to send.
+    pub(super) frames: Option<AskedFrames>,
     /// An acknowledgement is due.
     pub(super) awaits_ack: bool,
     /// Times of the acknowledgement are due.
@@ -114,6 +127,37 @@ pub(super) struct Header {
     pub(super) rate: u64,
     /// Seconds and microseconds of the client's start.
     pub(super) start: [u32; 2],
+}
+
+/// The isochronous frames that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AskedFrames {
+    /// Frames per second, and millionths of one.
+    pub(super) per_second: [u32; 2],
+    /// Mean rate, bit/s.
+    pub(super) mean: u32,
+    /// Standard deviation of the rate, bit/s.
+    pub(super) deviation: u32,
+}
+
+impl AskedFrames {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let asked = bytes.first_chunk::<ASKED_BYTES>()?;
+        let field = |index: usize| word(asked, 4 * index).unwrap_or(0);
+        // iperf leaves the upper halves of rates 0, also where they have one.
+        Some(AskedFrames { per_second: [0, 1].map(field), mean: field(2), deviation: field(4) })
+    }
+
+    fn bytes(self) -> [u8; ASKED_BYTES] {
+        let [whole, millionths] = self.per_second;
+        // No pause between the datagrams of a frame.
+        let words = [whole, millionths, self.mean, 0, self.deviation, 0, 0, 0];
+        let mut out = [0; ASKED_BYTES];
+        for (bytes, word) in out.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        out
+    }
 }
 
 /// What a stream begins with, by its first word.
@@ -185,11 +229,16 @@ impl Header {
             _ => Mode::Forward,
         };
         let amount = field(5);
+        let is_isochronous = upper & upper::ISOCHRONOUS != 0;
+        let server_sends = matches!(mode, Mode::Reverse | Mode::FullDuplex);
+        let asked = bytes.get(start + START_BYTES..).filter(|_| is_isochronous && server_sends);
         Some(Header {
             mode,
             is_wide: flags & flag::WIDE != 0,
             has_key: flags & flag::KEY != 0,
-            has_bursts: upper & (upper::ISOCHRONOUS | upper::BURSTS) != 0,
+            has_bursts: upper & upper::BURSTS != 0,
+            is_isochronous,
+            frames: asked.and_then(AskedFrames::parse),
             awaits_ack: flags & flag::AWAITS != 0 || flags & flag::EXTENDED != 0 && !is_second,
             has_trip_times: upper & upper::TRIP_TIMES != 0,
             wants_no_report: upper & upper::NO_REPORT != 0,
@@ -227,20 +276,41 @@ impl Header {
     pub(super) fn datagram_bytes(&self) -> [u8; HEADER_BYTES] {
         let settings = match self.mode {
             Mode::Reverse | Mode::FullDuplex => flag::DATAGRAMS,
-            _ if self.wants_no_report || self.has_bursts => flag::DATAGRAMS,
+            _ if self.wants_no_report || self.is_isochronous => flag::DATAGRAMS,
             _ => 0,
         };
         let wide = if self.is_wide { flag::WIDE } else { 0 };
-        let frame = if self.has_bursts { FRAME_BYTES } else { 0 };
-        self.bytes(settings | wide, NUMBER_BYTES + HEADER_BYTES + frame)
+        let frame = if self.is_isochronous { FRAME_BYTES } else { 0 };
+        // iperf does not count the times.
+        let asked = self.frames.map_or(0, |_| ASKED_BYTES);
+        self.bytes(settings | wide, NUMBER_BYTES + HEADER_BYTES + frame + asked)
     }
 
-    /// Its bytes in front of a stream of isochronous frames, which state the time, 0 here.
-    pub(super) fn frame_bytes(&self) -> [u8; HEADER_BYTES + 20] {
-        let mut out = [0; HEADER_BYTES + 20];
-        let header = self.bytes(0, out.len());
+    /// What follows the number and time of the first datagram: the header, and the frames that the server is to send.
+    pub(super) fn request_bytes(&self) -> Vec<u8> {
+        let mut out = self.datagram_bytes().to_vec();
+        if let Some(frames) = self.frames {
+            out.resize(HEADER_BYTES + FRAME_BYTES + START_BYTES, 0);
+            out.extend_from_slice(&frames.bytes());
+        }
+        out
+    }
+
+    /// Its bytes in front of each of a stream's isochronous frames, which state the time, 0 here.
+    pub(super) fn frame_bytes(&self) -> [u8; HEADER_BYTES + START_BYTES] {
+        let mut out = [0; HEADER_BYTES + START_BYTES];
+        let header = self.bytes(0, out.len() + self.frames.map_or(0, |_| ASKED_BYTES));
         out[..HEADER_BYTES].copy_from_slice(&header);
         out
+    }
+
+    /// Its bytes in front of a stream, which has frames or not.
+    pub(super) fn opening_bytes(&self) -> Vec<u8> {
+        if !self.is_isochronous {
+            return self.stream_bytes().to_vec();
+        }
+        let asked = self.frames.map(AskedFrames::bytes);
+        [&self.frame_bytes()[..], asked.as_ref().map_or(&[], |asked| &asked[..])].concat()
     }
 
     fn bytes(&self, more: u32, length: usize) -> [u8; HEADER_BYTES] {
@@ -261,8 +331,11 @@ impl Header {
         if self.wants_no_report {
             upper |= upper::NO_REPORT;
         }
-        if self.has_bursts {
+        if self.is_isochronous {
             upper |= upper::ISOCHRONOUS;
+        }
+        if self.frames.is_some() && more & flag::DATAGRAMS != 0 {
+            upper |= upper::FRAMES;
         }
         let length = flag::LENGTH | (length as u32) << 1;
         let amount = match self.amount {
@@ -547,23 +620,52 @@ pub(super) mod tests {
         ])
     }
 
+    #[test]
+    fn a_request_for_frames_is_written_as_iperf_writes_it() {
+        let asked = AskedFrames { per_second: [7, 250_000], mean: 1_000_000, deviation: 500 };
+        // `iperf -c HOST --isochronous=7.25:1m,0.5k -R -t 1 -l 500`; its time is left out.
+        let want = bytes(
+            "440100e0 00000001 00004274 000001f4 00000000 ffffff9c 00000000 00000000 04010000 00020001 00080003 00000000 00000000 00000000 00000000 \
+             00000000 00000000 00000000 00000000 00000000 00000007 0003d090 000f4240 00000000 000001f4 00000000 00000000 00000000",
+        );
+        assert_eq!(Beginning::of([0x44, 1, 0, 0xe0]), Beginning::Header(112));
+        let header = Header::of_stream(&want).unwrap();
+        assert_eq!((header.mode, header.frames), (Mode::Reverse, Some(asked)));
+        assert_eq!(header.opening_bytes(), want);
+        // The same with -u and 400k,10k.
+        let want = bytes(
+            "00000001 00000000 00000000 00000000 6c010118 00000001 0000426c 000003e8 00000000 ffffff9c 00000000 00000000 04410000 00020001 \
+             00080003 00000000 00100000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 \
+             00000000 00000000 00000000 00000000 00000007 0003d090 00061a80 00000000 00002710 00000000 00000000 00000000",
+        );
+        let header = Header::of_datagram(&want).unwrap();
+        let asked = AskedFrames { mean: 400_000, deviation: 10_000, ..asked };
+        assert_eq!((header.mode, header.frames), (Mode::Reverse, Some(asked)));
+        assert_eq!(header.request_bytes(), want[NUMBER_BYTES..]);
+        assert_eq!(want.len(), ASKING_BYTES);
+        // One that is cut off asks for none.
+        assert_eq!(Header::of_datagram(&want[..ASKING_BYTES - 1]).unwrap().frames, None);
+    }
+
     proptest! {
         #[test]
         fn a_written_header_is_read(
             mode in modes(),
             (streams, port, block_bytes) in any::<(u32, u32, u32)>(),
             time: bool,
-            amount in 1u32..i32::MAX as u32,
+            amount_of in 1u32..i32::MAX as u32,
             tos: u8,
             rate in 0u64..1 << 56,
             wants_no_report: bool,
         ) {
-            let amount = if time { Amount::Time(amount) } else { Amount::Bytes(amount) };
+            let amount = if time { Amount::Time(amount_of) } else { Amount::Bytes(amount_of) };
             let header = Header {
                 mode,
                 is_wide: true,
                 has_key: false,
                 has_bursts: false,
+                is_isochronous: false,
+                frames: None,
                 awaits_ack: !matches!(mode, Mode::Reverse | Mode::FullDuplex),
                 has_trip_times: false,
                 wants_no_report,
@@ -579,6 +681,14 @@ pub(super) mod tests {
             prop_assert_eq!(Header::of_datagram(&datagram), Some(header));
             let stream = Header { is_wide: false, ..header };
             prop_assert_eq!(Header::of_stream(&header.stream_bytes()), Some(stream));
+            let is_back = matches!(mode, Mode::Reverse | Mode::FullDuplex);
+            let asked = AskedFrames { per_second: [amount_of, 1], mean: port, deviation: streams };
+            let frames = is_back.then_some(asked);
+            let stream = Header { is_isochronous: true, frames, ..stream };
+            prop_assert_eq!(Header::of_stream(&stream.opening_bytes()), Some(stream));
+            let header = Header { is_isochronous: true, frames, ..header };
+            let datagram = [&[0; NUMBER_BYTES][..], &header.request_bytes()].concat();
+            prop_assert_eq!(Header::of_datagram(&datagram), Some(header));
         }
 
         #[test]

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use weir_flow::{Recording, Supply};
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, normal_quantile, open_unit_interval};
 use weir_model::content::Content;
-use weir_model::plan::{CatchUp, Family, HeaderFormat, Plan};
+use weir_model::plan::{CatchUp, Connection, Direction as Sending, Family, HeaderFormat, Plan};
 use weir_model::units::{RateLimit, SendRate};
 use weir_traffic::TrafficError;
 use weir_traffic::session::Framing;
 
 use super::client::Extras;
-use super::codec::{HEADER_BYTES, Header, NUMBER_BYTES};
+use super::codec::{ASKING_BYTES, AskedFrames, HEADER_BYTES, Header, Mode, NUMBER_BYTES};
 use super::settings;
 
 /// Bytes of the header of a stream, and of each of its frames.
 pub(super) const STREAM_BYTES: usize = HEADER_BYTES + 20;
 /// Bytes of a datagram up to the end of its frame's fields: no datagram is shorter.
 const LEAST_DATAGRAM: usize = NUMBER_BYTES + HEADER_BYTES + 32;
+/// Largest frame of a stream, bytes, and its distance from the mean in standard deviations.
+const MAX_FRAME: u64 = 4 << 20;
+const MAX_DEVIATIONS: f64 = 8.0;
 /// Maximum number of datagrams, and of their bytes, that are prepared: those of a whole test.
 const MAX_DATAGRAMS: u64 = 200_000;
 const MAX_BYTES: u64 = 128 << 20;
@@ -42,18 +45,22 @@ impl Isochronous {
     pub(super) fn check(&self, plan: &Plan) -> Result<(), TrafficError> {
         let Isochronous { frames_per_second, mean, deviation } = *self;
         let given = || format!("{frames_per_second}:{mean},{deviation}");
-        let is_valid = (0.1..=10_000.0).contains(&frames_per_second)
-            && (1.0..=1e12).contains(&mean)
-            && (0.0..=1e12).contains(&deviation);
-        if !is_valid {
+        if !self.is_valid() {
             let accepted = "0.1 to 10000 frames per second, and a rate";
             return settings::refused("isochronous", given(), accepted);
         }
-        let [connection] = &plan.connections[..] else {
-            return settings::refused("direction", "both", "forward, for isochronous frames");
-        };
-        if connection.direction != weir_model::plan::Direction::Forward {
-            return settings::refused("direction", "reverse", "forward, for isochronous frames");
+        // Those of both directions are otherwise alike.
+        let Some(connection) = plan.connections.first() else { return Ok(()) };
+        if settings::mode(plan) != Mode::Forward {
+            if self.mean.max(self.deviation) > f64::from(u32::MAX) {
+                let accepted = "rates up to 4294967295 bit/s where the server sends";
+                return settings::refused("isochronous", given(), accepted);
+            }
+            let smallest = connection.payload.as_ref().map_or(0, |size| size.moments().min_bytes);
+            if connection.transport.datagrams() && smallest < ASKING_BYTES as u64 {
+                let accepted = "at least 160 bytes where the server sends frames";
+                return settings::refused("payload", smallest, accepted);
+            }
         }
         if connection.bytes.is_some() || connection.packets.is_some() {
             return settings::refused("bytes", "given", "a duration, for isochronous frames");
@@ -72,8 +79,44 @@ impl Isochronous {
             if self.frame()[0] > MAX_BYTES as f64 {
                 return settings::refused("isochronous", given(), "frames of at most 128 MiB");
             }
+        } else if self.frame()[0] > MAX_FRAME as f64 {
+            return settings::refused("isochronous", given(), "frames of at most 4 MiB over TCP");
         }
         Ok(())
+    }
+
+    /// The frames that a client's header asks for.
+    ///
+    /// # Errors
+    /// The reason for which they are not sent.
+    pub(super) fn asked(header: &Header) -> Result<Self, String> {
+        let refused = || "isochronous frames of this rate or size".to_owned();
+        let asked = header.frames.ok_or_else(refused)?;
+        let [whole, millionths] = asked.per_second;
+        let frames = Isochronous {
+            frames_per_second: f64::from(whole) + f64::from(millionths) / 1e6,
+            mean: asked.mean.into(),
+            deviation: asked.deviation.into(),
+        };
+        let is_served =
+            millionths < 1_000_000 && frames.is_valid() && frames.frame()[0] <= MAX_FRAME as f64;
+        is_served.then_some(frames).ok_or_else(refused)
+    }
+
+    /// The same as a client's header states them.
+    pub(super) fn stated(&self) -> AskedFrames {
+        let millionths = (self.frames_per_second * 1e6).round() as u64;
+        AskedFrames {
+            per_second: [(millionths / 1_000_000) as u32, (millionths % 1_000_000) as u32],
+            mean: self.mean as u32,
+            deviation: self.deviation as u32,
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        (0.1..=10_000.0).contains(&self.frames_per_second)
+            && (1.0..=1e12).contains(&self.mean)
+            && (0.0..=1e12).contains(&self.deviation)
     }
 
     /// Mean and standard deviation of a frame, bytes.
@@ -81,20 +124,31 @@ impl Isochronous {
         [self.mean, self.deviation].map(|rate| rate / 8.0 / self.frames_per_second)
     }
 
+    /// The header of a test with these frames.
+    pub(super) fn headed(&self, header: Header) -> Header {
+        let is_back = matches!(header.mode, Mode::Reverse | Mode::FullDuplex);
+        Header { is_isochronous: true, frames: is_back.then(|| self.stated()), ..header }
+    }
+
     fn period_us(&self) -> u32 {
         (1e6 / self.frames_per_second) as u32
     }
 
-    /// Makes the frames of a stream: writes of these sizes at this rate.
+    /// Makes the frames of the streams that this end sends: writes of these sizes at this rate.
     ///
     /// # Errors
     /// [`TrafficError::Plan`].
     pub(super) fn stream(&self, plan: &mut Plan) -> Result<(), TrafficError> {
         let [mean, deviation] = self.frame();
-        for connection in &mut plan.connections {
+        let least = STREAM_BYTES as u64;
+        // Of which the memory of a stream follows.
+        let most = (mean + MAX_DEVIATIONS * deviation).ceil() as u64;
+        let most = most.clamp(least + 1, MAX_FRAME);
+        let sent = plan.connections.iter_mut();
+        for connection in sent.filter(|c| c.direction == Sending::Forward) {
             let text = match deviation > 0.0 {
                 true => format!(
-                    "log_normal(mean={mean:.0}, deviation={deviation:.0}, min={STREAM_BYTES})"
+                    "log_normal(mean={mean:.0}, deviation={deviation:.0}, min={least}, max={most})"
                 ),
                 false => (mean as u64).max(STREAM_BYTES as u64).to_string(),
             };
@@ -114,19 +168,21 @@ impl Isochronous {
         plan: &mut Plan,
         header: &Header,
     ) -> Result<Supply, TrafficError> {
-        let connection = &plan.connections[0];
+        let connection = sent(plan)?;
         let length = connection.payload.as_ref().map_or(0, |size| size.moments().max_bytes);
         let length = usize::try_from(length).unwrap_or(0);
-        if length < LEAST_DATAGRAM {
-            return settings::refused("payload", length, "at least 108 bytes with frames");
+        let least = if header.frames.is_some() { ASKING_BYTES } else { LEAST_DATAGRAM };
+        if length < least {
+            let accepted = format!("at least {least} bytes with frames");
+            return settings::refused("payload", length, &accepted);
         }
         let seconds = connection.time_limit().map_or(f64::INFINITY, |limit| limit.0 as f64 / 1e9);
         let frames = ((seconds * self.frames_per_second).ceil() as u64).saturating_add(1);
         let sizes = self.sizes(plan.seed.0);
         let mut recording = Recording::default();
         let mut datagram = vec![0; length];
-        datagram[NUMBER_BYTES..NUMBER_BYTES + HEADER_BYTES]
-            .copy_from_slice(&header.datagram_bytes());
+        let request = header.request_bytes();
+        datagram[NUMBER_BYTES..NUMBER_BYTES + request.len()].copy_from_slice(&request);
         // The latencies of frames count from here.
         let start = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let start = start.unwrap_or_default();
@@ -139,7 +195,7 @@ impl Isochronous {
                     return settings::refused("duration", format!("{seconds} s"), accepted);
                 }
                 let part = left.min(length as u64);
-                let end = (part as usize).max(LEAST_DATAGRAM);
+                let end = (part as usize).max(least);
                 let words = [
                     self.period_us(),
                     start.as_secs() as u32,
@@ -174,7 +230,7 @@ impl Isochronous {
             gaps.max,
             gaps.deviation.round()
         );
-        let connection = &mut plan.connections[0];
+        let connection = sent(plan)?;
         connection.content = Content::File;
         connection.rate = None;
         connection.payload = Some(size.parse().map_err(TrafficError::Plan)?);
@@ -201,6 +257,15 @@ impl Isochronous {
     }
 }
 
+/// The connection of a plan that this end sends.
+fn sent(plan: &mut Plan) -> Result<&mut Connection, TrafficError> {
+    let mut all = plan.connections.iter_mut();
+    match all.find(|connection| connection.direction == Sending::Forward) {
+        Some(connection) => Ok(connection),
+        None => settings::refused("direction", "reverse", "forward, for prepared frames"),
+    }
+}
+
 /// Prepares the datagrams of a test's frames; `None` without any.
 ///
 /// # Errors
@@ -210,12 +275,13 @@ pub(super) fn prepared(
     extras: &Extras,
 ) -> Result<Option<Arc<Supply>>, TrafficError> {
     let Some(isochronous) = extras.isochronous else { return Ok(None) };
-    if !plan.connections[0].transport.datagrams() {
+    let is_sent = settings::mode(plan) != Mode::Reverse;
+    if !is_sent || !plan.connections[0].transport.datagrams() {
         return Ok(None);
     }
     let spec = plan.flows(Family::Ipv4, u32::MAX).swap_remove(0);
     let port = plan.server_port();
-    let header = Header { has_bursts: true, ..settings::header(plan, &spec, port) };
+    let header = isochronous.headed(settings::header(plan, &spec, port));
     isochronous.datagrams(plan, &header).map(Arc::new).map(Some)
 }
 
@@ -236,6 +302,12 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// Those of a server, whose header has only the frame.
+    pub(super) fn of_server(isochronous: &Isochronous) -> Self {
+        let mut digits = (b'0'..=b'9').cycle();
+        Frames::new(isochronous, [(); STREAM_BYTES].map(|()| digits.next().unwrap_or(b'0')))
+    }
+
     pub(super) fn new(isochronous: &Isochronous, header: [u8; STREAM_BYTES]) -> Self {
         Frames { header, period_us: isochronous.period_us(), start: None, bytes: 0 }
     }

@@ -105,9 +105,12 @@ async fn open_to(
         (Some(asked), Some(spec)) => Some(Listening::open(asked, plan, spec, peer)?),
         _ => None,
     };
-    let header = specs.first().map(|spec| Header {
-        has_bursts: extras.isochronous.is_some(),
-        ..settings::header(plan, spec, peer.port())
+    // Frames that this end sends are larger than what the server has room for.
+    let header = reverse.first().or(specs.first());
+    let header = header.map(|spec| settings::header(plan, spec, peer.port()));
+    let header = header.map(|header| match &extras.isochronous {
+        Some(isochronous) => isochronous.headed(header),
+        None => header,
     });
     let header = header.ok_or_else(|| TrafficError::Input {
         field: "connection",
@@ -217,7 +220,7 @@ impl Part {
             Some(self.peer),
         )?;
         self.know(&[Some(spec), back], socket.local_addr(), None);
-        let prefix = header.datagram_bytes();
+        let prefix = header.request_bytes();
         let size = usize::try_from(spec.max_payload()).unwrap_or(0);
         let mut last = vec![0; size.max(codec::NUMBER_BYTES + prefix.len())];
         let at = match width {
@@ -306,10 +309,7 @@ impl Part {
             reason,
         };
         // A new connection has room for it.
-        let bytes = match frames {
-            Some(_) => header.frame_bytes().to_vec(),
-            None => header.stream_bytes().to_vec(),
-        };
+        let bytes = header.opening_bytes();
         self.header_bytes = bytes.len() as u64;
         match stream.send(&bytes) {
             Ok(sent) if sent == bytes.len() => {}
@@ -326,7 +326,7 @@ impl Part {
         if let Some(back) = back {
             self.end.stream(back, false, clone()?)?;
         }
-        match frames {
+        match frames.filter(|_| sends(spec)) {
             Some(frames) => {
                 let frames = Frames::new(frames, header.frame_bytes());
                 self.end.framed_stream(spec, stream, Box::new(frames))?;

@@ -24,6 +24,7 @@ use super::calling::Call;
 use super::codec::{self, AckTimes, Beginning, Header};
 use super::datagrams::{BUFFER, Datagrams};
 use super::group::Group;
+use super::isochronous::{Frames, Isochronous};
 use super::{recognition, settings};
 use crate::ports::{Listening, Receiver};
 use crate::serving::{self, sends};
@@ -238,7 +239,9 @@ async fn greeting(
     let call = call.map(|call| call.at_address(local));
     let now = call.filter(|call| !call.is_after);
     let calling = now.map(|call| tokio::spawn(call.stream(shared.clone())));
-    let session = Session { plan, specs, begun, bounce, peer };
+    let frames = header.as_ref().filter(|header| header.is_isochronous);
+    let frames = frames.and_then(|header| Isochronous::asked(header).ok());
+    let session = Session { plan, specs, begun, bounce, frames, peer };
     let is_complete = session.run(stream, &shared).await;
     drop((_share, _flows));
     if let Some(call) = call.filter(|call| call.is_after && is_complete) {
@@ -311,6 +314,8 @@ pub(super) struct Session {
     pub(super) begun: Vec<u8>,
     /// The header of a test of round trips.
     pub(super) bounce: Option<Bounce>,
+    /// The isochronous frames that are sent.
+    pub(super) frames: Option<Isochronous>,
     pub(super) peer: SocketAddr,
 }
 
@@ -351,7 +356,12 @@ impl Session {
             }
             let own = stream.try_clone();
             let own = own.map_err(|source| super::system("using a connection", source))?;
-            end.stream(spec, sends(spec), own)?;
+            match self.frames.filter(|_| sends(spec)) {
+                Some(frames) => {
+                    end.framed_stream(spec, own, Box::new(Frames::of_server(&frames)))?;
+                }
+                None => end.stream(spec, sends(spec), own)?,
+            }
         }
         Ok(end)
     }

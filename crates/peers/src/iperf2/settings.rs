@@ -11,6 +11,7 @@ use weir_traffic::{ClientConfig, TrafficError};
 use super::bounce::{self, Bounce};
 use super::client::Extras;
 use super::codec::{self, Amount, Header, Mode};
+use super::isochronous::Isochronous;
 use crate::carried::{self, Side};
 
 const PEER: PeerName = PeerName::Iperf2;
@@ -161,6 +162,9 @@ pub(super) fn check_extras(plan: &Plan, extras: &Extras) -> Result<(), TrafficEr
     if extras.call_back.is_none() {
         return Ok(());
     }
+    if extras.isochronous.is_some() {
+        return refused("isochronous", "given", "none where the server connects back");
+    }
     if mode(plan) != Mode::FullDuplex {
         return refused("direction", "one", "both, where the server connects back");
     }
@@ -263,6 +267,8 @@ pub(super) fn header(plan: &Plan, spec: &FlowSpec, port: u16) -> Header {
         is_wide: is_datagrams && connection.header == HeaderFormat::Iperf2,
         has_key: false,
         has_bursts: false,
+        is_isochronous: false,
+        frames: None,
         awaits_ack: mode == Mode::Forward && !is_datagrams,
         has_trip_times: false,
         // A report would arrive among the data.
@@ -371,8 +377,10 @@ fn plan_of(
     }
     let sends = matches!(mode, Mode::Reverse | Mode::FullDuplex);
     if sends && header.is_some_and(|header| header.has_bursts) {
-        return Err("isochronous or periodic bursts of the server".into());
+        return Err("periodic bursts of the server".into());
     }
+    let frames = header.filter(|header| sends && header.is_isochronous);
+    let frames = frames.map(Isochronous::asked).transpose()?;
     let amount = header.map(|header| header.amount);
     if let (true, Some(Amount::Time(units))) = (sends, amount) {
         let seconds = u64::from(units).saturating_mul(TIME_UNIT_NS) / 1_000_000_000;
@@ -428,12 +436,15 @@ fn plan_of(
         Mode::FullDuplex => &[Direction::Reverse, Direction::Forward],
         _ => &[Direction::Reverse],
     };
-    let plan = Plan {
+    let mut plan = Plan {
         peer: PEER,
         latency: false,
         connections: directions.iter().map(|direction| fields(*direction).into()).collect(),
         ..Plan::default()
     };
+    if let Some(frames) = frames {
+        frames.stream(&mut plan).map_err(|error| error.to_string())?;
+    }
     plan.check().map(|()| plan).map_err(|error| error.to_string())
 }
 
@@ -464,8 +475,12 @@ pub fn fuzz_iperf2(data: &[u8]) {
             let flows = plan.flows(weir_model::plan::Family::Ipv4, 1500);
             assert!((1..=2).contains(&flows.len()));
         }
-        let again = Header::of_stream(&header.stream_bytes());
-        assert!(again.is_some_and(|again| again.mode == header.mode));
+        let again = Header::of_stream(&header.opening_bytes());
+        assert!(
+            again.is_some_and(|again| {
+                (again.mode, again.frames) == (header.mode, header.frames)
+            })
+        );
     }
     if let Some(bounce) = Bounce::parse(data) {
         assert!(self::bounce(&bounce).is_ok_and(|plan| plan.check().is_ok()));
@@ -480,6 +495,7 @@ pub fn fuzz_iperf2(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iperf2::codec::AskedFrames;
 
     fn config(text: &str) -> ClientConfig {
         let plan = Plan::parse(&format!("schema = \"weir.plan/1\"\npeer = \"iperf2\"\n{text}"));
@@ -603,6 +619,10 @@ mod tests {
         plan(None, false, STREAM_BLOCK, 3600).unwrap();
         let reverse = Header { mode: Mode::Reverse, ..stream };
         plan(Some(&reverse), false, STREAM_BLOCK, 3600).unwrap();
+        let asked = |per_second, mean| AskedFrames { per_second, mean, deviation: 1000 };
+        let frames = Some(asked([60, 0], 20_000_000));
+        let video = Header { is_isochronous: true, frames, ..reverse };
+        plan(Some(&video), false, STREAM_BLOCK, 3600).unwrap();
         for (header, is_datagrams) in [
             (reverse, true),
             (Header { mode: Mode::FullDuplex, ..stream }, true),
@@ -610,6 +630,13 @@ mod tests {
             (Header { mode: Mode::TradeOff, ..stream }, true),
             (Header { has_key: true, ..stream }, false),
             (Header { has_bursts: true, ..reverse }, false),
+            (Header { is_isochronous: true, ..reverse }, false),
+            (Header { frames: Some(asked([60, 0], 0)), ..video }, false),
+            (Header { frames: Some(asked([0, 1], 1_000_000)), ..video }, false),
+            (Header { frames: Some(asked([10, u32::MAX], 1_000_000)), ..video }, false),
+            (Header { frames: Some(asked([1, 0], u32::MAX)), ..video }, false),
+            // A source of datagrams may be forged.
+            (Header { frames: Some(asked([60, 0], 1_000_000)), ..video }, true),
             (Header { amount: Amount::Time(360_100), ..reverse }, false),
         ] {
             assert!(plan(Some(&header), is_datagrams, 1470, 3600).is_err(), "{header:?}");
@@ -621,7 +648,15 @@ mod tests {
         let report = codec::Report { bytes: 5, datagrams: 2, ..codec::Report::default() };
         let header = headed("[[connection]]");
         let datagram = [&[0; codec::NUMBER_BYTES][..], &header.datagram_bytes()].concat();
-        let corpus = [header.stream_bytes().to_vec(), datagram, report.to_bytes().to_vec()];
+        let asked = AskedFrames { per_second: [60, 0], mean: 20_000_000, deviation: 1000 };
+        let video =
+            Header { mode: Mode::Reverse, is_isochronous: true, frames: Some(asked), ..header };
+        let corpus = [
+            header.stream_bytes().to_vec(),
+            datagram,
+            report.to_bytes().to_vec(),
+            video.opening_bytes(),
+        ];
         weir_laws::mutation::replay(&corpus.each_ref().map(Vec::as_slice), 20_000, fuzz_iperf2);
     }
 }

@@ -151,7 +151,7 @@ struct TrafficArgs {
     #[arg(long, requires = "bounceback")]
     bounceback_no_quickack: bool,
     /// Send frames: their number per second, and mean and standard deviation of the rate in bits (k, m, g) or bytes (K, M, G) per second; 25p: datagrams of a frame [default: 60:20m,0]
-    #[arg(long, value_name = "FPS:MEAN[,DEVIATION]", num_args = 0..=1, require_equals = true, default_missing_value = "60:20m,0", conflicts_with_all = ["num", "bandwidth", "reverse", "full_duplex", "dualtest", "tradeoff", "bounceback", "server"])]
+    #[arg(long, value_name = "FPS:MEAN[,DEVIATION]", num_args = 0..=1, require_equals = true, default_missing_value = "60:20m,0", conflicts_with_all = ["num", "bandwidth", "dualtest", "tradeoff", "bounceback", "server"])]
     isochronous: Option<String>,
     /// TCP maximum segment size
     #[arg(short = 'M', long, value_name = "BYTES", conflicts_with = "server")]
@@ -543,6 +543,8 @@ mod tests {
             "-c h -r -u -P 2",
             "-c h -u --isochronous=10:100k,10k -t 2",
             "-c h --isochronous",
+            "-c h --isochronous=10:1m -R",
+            "-c h -u --isochronous=10:1m --full-duplex",
             "-c h --bounceback -e -i 1",
             "-c h --bounceback=3 --bounceback-period=0.2 --bounceback-hold=5 -l 200 -P 2",
             "-c h --bounceback --bounceback-period 0 --bounceback-no-quickack -N",
