@@ -44,7 +44,8 @@ use weir_wire::hmac::HmacKey;
 pub use ditg::{Managers, ScriptError, ditg_script};
 pub use iperf2::{
     CallBack as Iperf2CallBack, Extras as Iperf2Extras, Group as Iperf2Group,
-    Isochronous as Iperf2Isochronous, ServeOptions as Iperf2ServeOptions, run_with as run_iperf2,
+    Isochronous as Iperf2Isochronous, ServeOptions as Iperf2ServeOptions,
+    WorkingLoad as Iperf2WorkingLoad, run_with as run_iperf2,
 };
 pub use iperf3::{Extras, Login, LoginError, Logins, Padding, TotalRateLimit, run_with};
 pub use netperf::{

@@ -20,6 +20,7 @@ use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 use super::call_back::{CallBack, Listening};
 use super::datagrams::{self, Ending};
 use super::isochronous::{self, Isochronous};
+use super::load::WorkingLoad;
 use super::opening::{Opened, Opening, Part, open, width};
 use super::senders::{AGAIN, PATIENCE, Sender, far, reported};
 use super::settings;
@@ -67,6 +68,8 @@ pub struct Extras {
     pub no_quick_ack: bool,
     /// Frames are sent, whose sizes vary; absent: the plan's writes or datagrams.
     pub isochronous: Option<Isochronous>,
+    /// Streams alongside a test of round trips.
+    pub load: Option<WorkingLoad>,
 }
 
 /// Runs a test with iperf2's protocol.
@@ -81,6 +84,9 @@ pub fn run_with(
 ) -> Result<Record, Failure> {
     let mut plan = settings::prepared(config)?;
     settings::check_extras(&plan, extras)?;
+    if let Some(load) = extras.load {
+        load.add(&mut plan)?;
+    }
     let is_datagrams = plan.connections[0].transport.datagrams();
     if let Some(isochronous) = extras.isochronous.filter(|_| !is_datagrams) {
         isochronous.stream(&mut plan)?;
@@ -225,6 +231,9 @@ impl Test<'_> {
             return (over, end.finish(), far(&senders));
         }
         let finishing = async {
+            // A server of iperf closes what has loaded the path only when the round trips are over.
+            let bounces = specs.iter().filter(|spec| spec.connection.shape != Shape::Stream);
+            bounces.for_each(|spec| end.half_close(spec.id));
             deliver(&end, &mut streams, &specs).await;
             let near = is_called.then(|| end.report());
             let now_ns = self.workers.now_ns();

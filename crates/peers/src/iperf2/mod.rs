@@ -9,6 +9,7 @@ mod codec;
 mod datagrams;
 mod group;
 mod isochronous;
+mod load;
 mod opening;
 mod recognition;
 mod senders;
@@ -19,6 +20,7 @@ pub use call_back::CallBack;
 pub use client::{Extras, run_with};
 pub use group::Group;
 pub use isochronous::Isochronous;
+pub use load::WorkingLoad;
 pub use settings::fuzz_iperf2;
 
 use weir_model::plan::PeerName;

@@ -100,13 +100,16 @@ async fn open_to(
             accepted: "an address of one host where the server sends".into(),
         });
     }
-    let (forward, reverse): (Vec<FlowSpec>, Vec<FlowSpec>) = specs.iter().cloned().partition(sends);
+    let (streams, bounces): (Vec<FlowSpec>, Vec<FlowSpec>) =
+        specs.iter().cloned().partition(|spec| spec.connection.shape == Shape::Stream);
+    let (forward, reverse): (Vec<FlowSpec>, Vec<FlowSpec>) =
+        streams.iter().cloned().partition(sends);
     let listening = match (extras.call_back, reverse.first()) {
         (Some(asked), Some(spec)) => Some(Listening::open(asked, plan, spec, peer)?),
         _ => None,
     };
     // Frames that this end sends are larger than what the server has room for.
-    let header = reverse.first().or(specs.first());
+    let header = reverse.first().or(streams.first()).or(specs.first());
     let header = header.map(|spec| settings::header(plan, spec, peer.port()));
     let header = header.map(|header| match &extras.isochronous {
         Some(isochronous) => isochronous.headed(header),
@@ -125,12 +128,12 @@ async fn open_to(
     let end = end.with_prefix(&header.datagram_bytes()).with_supply(supply.clone());
     let mut part = Part { supply: supply.clone(), ..Part::new(end, peer) };
     // Both directions of a stream, or of datagrams, have one socket unless the server connects back.
-    let pairs = match header.mode {
+    let pairs: Vec<(&FlowSpec, Option<&FlowSpec>)> = match header.mode {
         Mode::FullDuplex => forward.iter().zip(reverse.iter().map(Some)).collect(),
         Mode::Dual | Mode::TradeOff => forward.iter().map(|spec| (spec, None)).collect(),
-        _ => specs.iter().map(|spec| (spec, None)).collect::<Vec<_>>(),
+        _ => streams.iter().map(|spec| (spec, None)).collect(),
     };
-    for (spec, back) in pairs {
+    for (spec, back) in bounces.iter().map(|spec| (spec, None)).chain(pairs) {
         if spec.connection.shape != Shape::Stream {
             part.open_bounce(config, plan, spec, extras).await?;
         } else if spec.connection.transport.datagrams() {

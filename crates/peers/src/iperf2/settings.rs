@@ -123,23 +123,26 @@ fn check_bounce(connection: &Connection) -> Result<(), TrafficError> {
 }
 
 /// One connection, or two that differ in their direction alone.
-fn check_connections(plan: &Plan) -> Result<(), TrafficError> {
+pub(super) fn check_connections(plan: &Plan) -> Result<(), TrafficError> {
     let like = |c: &Connection| Connection {
         name: String::new(),
         direction: Direction::Forward,
         ..c.clone().with_ip(|ip| ip.client_port = None)
     };
-    match &plan.connections[..] {
-        [_] => {}
-        [a, b] if like(a) == like(b) && a.direction != b.direction => {}
-        all => {
+    let (streams, bounces): (Vec<&Connection>, Vec<&Connection>) =
+        plan.connections.iter().partition(|c| c.shape == Shape::Stream);
+    match &streams[..] {
+        [] | [_] if bounces.len() <= 1 => {}
+        [a, b] if bounces.len() <= 1 && like(a) == like(b) && a.direction != b.direction => {}
+        _ => {
             let accepted =
                 "one connection, or a forward and a reverse one that are otherwise alike";
-            return refused("connection", format!("{} connections", all.len()), accepted);
+            let all = plan.connections.len();
+            return refused("connection", format!("{all} connections"), accepted);
         }
     }
     let mode = mode(plan);
-    for connection in &plan.connections {
+    for connection in streams {
         check_amount(connection, mode)?;
         if connection.transport.datagrams() {
             check_datagrams(connection)?;
@@ -180,7 +183,9 @@ pub(super) fn check_extras(plan: &Plan, extras: &Extras) -> Result<(), TrafficEr
 
 /// Who sends in a plan.
 pub(super) fn mode(plan: &Plan) -> Mode {
-    let is = |direction| plan.connections.iter().any(|c| c.direction == direction);
+    // Round trips have no direction.
+    let streams = || plan.connections.iter().filter(|c| c.shape == Shape::Stream);
+    let is = |direction| streams().any(|c| c.direction == direction);
     match (is(Direction::Forward), is(Direction::Reverse)) {
         (true, true) => Mode::FullDuplex,
         (false, true) => Mode::Reverse,

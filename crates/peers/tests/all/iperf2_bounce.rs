@@ -2,16 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weir_model::plan::Plan;
+use weir_model::plan::{Direction, Plan, Shape};
 use weir_model::record::{Record, Status, Transactions};
 use weir_model::units::Span;
-use weir_peers::Iperf2Extras;
+use weir_peers::{Iperf2Extras, Iperf2WorkingLoad};
 use weir_traffic::{ClientConfig, Failure, Limits, ServerEvent, Stop};
 
-use crate::common::{LIMIT, Serving, received, served};
+use crate::common::{LIMIT, Serving, received, sent, served};
 use crate::iperf2::{Server, has_iperf};
 
 fn test(to: SocketAddr, options: &str, hold_us: u32) -> Result<Record, Failure> {
@@ -221,4 +221,90 @@ fn silence_between_two_bursts_ends_no_session() {
     drop(client);
     let far = served(&server);
     assert_eq!((far.status, received(&far.flows[0])), (Status::Complete, (200, 2)));
+}
+
+const LOADS: [Iperf2WorkingLoad; 3] = [
+    Iperf2WorkingLoad { up: true, down: false, streams: 2 },
+    Iperf2WorkingLoad { up: false, down: true, streams: 1 },
+    Iperf2WorkingLoad { up: true, down: true, streams: 2 },
+];
+
+/// A test of round trips for 500 ms with a load.
+fn loaded(to: SocketAddr, load: Iperf2WorkingLoad) -> Record {
+    let text = "schema = \"weir.plan/1\"\npeer = \"iperf2\"\n[[connection]]\nshape = \"rr\"\n\
+                request = 100\nresponse = 100\nduration = \"500ms\"\nrate = \"20pps/2\"";
+    let plan = Plan { port: Some(to.port()), ..Plan::parse(text).unwrap() };
+    let config = ClientConfig::new(plan, to.ip().to_string());
+    let extras = Iperf2Extras { load: Some(load), ..Iperf2Extras::default() };
+    let record = weir_peers::run_iperf2(&config, &extras, &Stop::new(), &mut |_| {}).unwrap();
+    assert_eq!(record.status, Status::Complete, "{load:?}");
+    let done = transactions(&record);
+    assert!(done.failed == 0 && done.completed >= 2, "{load:?}: {done:?}");
+    let ways = usize::from(load.up) + usize::from(load.down);
+    assert_eq!(record.flows.len(), 1 + ways * load.streams as usize, "{load:?}");
+    record
+}
+
+#[test]
+fn round_trips_have_a_load_alongside() {
+    let server = Serving::start("iperf2", "127.0.0.1", Limits::default());
+    for load in LOADS {
+        let near = loaded(server.address, load);
+        let far: Vec<Record> = (0..=load.streams).map(|_| served(&server)).collect();
+        let is_bounce = |record: &&Record| record.plan.connections[0].shape == Shape::Rr;
+        let bounces = far.iter().find(is_bounce).unwrap();
+        assert_eq!(received(&bounces.flows[0]).1, transactions(&near).completed, "{load:?}");
+        let streams: Vec<&Record> = far.iter().filter(|record| !is_bounce(record)).collect();
+        let total = |records: &[&Record], forward: bool| -> u64 {
+            let flows = records.iter().flat_map(|record| &record.flows);
+            let flows = flows.filter(|flow| flow.transactions.is_none());
+            let flows = flows.filter(|flow| (flow.direction == Direction::Forward) == forward);
+            flows.map(|flow| if forward { sent(flow).0 } else { received(flow).0 }).sum()
+        };
+        assert_eq!(total(&[&near], true), total(&streams, false), "{load:?}");
+        assert_eq!(total(&[&near], false), total(&streams, true), "{load:?}");
+        assert_eq!((total(&[&near], true) > 0, total(&[&near], false) > 0), (load.up, load.down));
+    }
+}
+
+#[test]
+fn servers_of_iperf_serve_round_trips_with_a_load() {
+    if !has_iperf("servers_of_iperf_serve_round_trips_with_a_load") {
+        return;
+    }
+    for load in LOADS {
+        let server = Server::start("127.0.0.1", false);
+        let near = loaded(server.address, load);
+        let both = usize::from(load.up) + usize::from(load.down);
+        let rows = server.rows(1 + both * load.streams as usize);
+        for flow in near.flows.iter().filter(|flow| flow.transactions.is_none()) {
+            let bytes = match flow.direction {
+                Direction::Forward => sent(flow).0,
+                Direction::Reverse => received(flow).0,
+            };
+            assert!(rows.iter().any(|row| row[7] == bytes.to_string()), "{bytes}: {rows:?}");
+        }
+    }
+}
+
+#[test]
+fn clients_of_iperf_have_their_load() {
+    if !has_iperf("clients_of_iperf_have_their_load") {
+        return;
+    }
+    let server = Serving::start("iperf2", "127.0.0.1", Limits::default());
+    let port = server.port();
+    for (load, streams, directions) in [("up,2", 2, 1), ("down", 1, 1), ("bidir", 1, 2)] {
+        let mut command = Command::new("iperf");
+        command.args(["-c", "127.0.0.1", "-p", &port, "--bounceback=2", "-t", "1"]);
+        command.arg(format!("--bounceback-congest={load}")).stdout(Stdio::null());
+        assert!(command.status().unwrap().success());
+        let all: Vec<Record> = (0..=streams).map(|_| served(&server)).collect();
+        assert!(all.iter().all(|record| record.status == Status::Complete), "{load}");
+        let is_bounce = |record: &&Record| record.plan.connections[0].shape == Shape::Rr;
+        assert_eq!(all.iter().filter(is_bounce).count(), 1, "{load}");
+        for record in all.iter().filter(|record| !is_bounce(record)) {
+            assert_eq!(record.flows.len(), directions, "{load}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use weir_model::plan::Shape;
 use weir_model::record::{Interval, Record};
 
-use super::{Iperf2Bounce, Iperf2Text};
+use super::{Flow, Iperf2Bounce, Iperf2Text};
 
 pub(super) const HEADING: &str = "[ ID] Interval            Transfer    Bandwidth         BB cnt=avg/min/max/stdev         Rtry  Cwnd/RTT    RPS\n";
 
@@ -22,6 +22,46 @@ struct Row {
 impl Iperf2Text {
     pub(super) fn is_bounce(&self) -> bool {
         self.known.plan.connections.first().is_some_and(|c| c.shape == Shape::Rr)
+    }
+
+    /// Whether streams load the path meanwhile.
+    pub(super) fn has_load(&self) -> bool {
+        self.is_bounce() && self.known.plan.connections.len() > 1
+    }
+
+    /// Whether a flow is one of round trips.
+    pub(super) fn is_round_trips(&self, flow: &Flow) -> bool {
+        self.is_bounce() && flow.id <= self.round_trip_flows()
+    }
+
+    fn round_trip_flows(&self) -> u32 {
+        self.known.plan.connections.first().map_or(0, |c| c.count)
+    }
+
+    /// The number of a stream that loads the path, from 0: after those of round trips. Both directions of one have the same.
+    pub(super) fn load_number(&self, flow: &Flow) -> u32 {
+        let own = self.round_trip_flows();
+        let streams = self.known.plan.connections.get(1).map_or(1, |c| c.count);
+        own.saturating_add(flow.id.saturating_sub(own.saturating_add(1)) % streams.max(1))
+    }
+
+    /// The lines of the streams of a test with a load.
+    pub(super) fn loaded_start(&mut self) -> String {
+        let both = self.known.plan.connections.len() > 2;
+        let listed = std::mem::replace(&mut self.listed, self.known.flows.len());
+        let mut out = String::new();
+        for flow in self.known.flows.iter().skip(listed) {
+            let mode = match (self.is_round_trips(flow), Self::sends(flow), both) {
+                (true, ..) => self.bounce_mode(),
+                (_, true, true) => " (full-duplex)".into(),
+                // It has the line of the other direction.
+                (_, false, true) => continue,
+                (_, true, false) => String::new(),
+                (_, false, false) => " (reverse)".into(),
+            };
+            out += &self.connected(flow, &mode);
+        }
+        out
     }
 
     /// Whether this end measures round trips.
@@ -74,6 +114,7 @@ impl Iperf2Text {
         let mut out = String::new();
         for counts in &interval.flows {
             let flow = self.known.flows.iter().find(|flow| flow.id == counts.id);
+            let flow = flow.filter(|flow| self.is_round_trips(flow));
             let (Some(flow), Some(sent)) = (flow, &counts.sender) else { continue };
             let count = sent.transactions.unwrap_or(0);
             let row = Row {

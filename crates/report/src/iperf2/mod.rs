@@ -212,9 +212,26 @@ impl Iperf2Text {
         flow.direction == Direction::Forward
     }
 
+    /// The number of a flow, which both directions of a stream share.
+    fn number(&self, flow: &Flow) -> u32 {
+        match self.has_load() {
+            true if !self.is_round_trips(flow) => self.first + self.load_number(flow),
+            _ => self.first + (flow.id.saturating_sub(1)) % self.streams().max(1),
+        }
+    }
+
+    /// The line of a stream.
+    fn connected(&self, flow: &Flow, mode: &str) -> String {
+        let [(local, local_port), (remote, remote_port)] = addresses(flow);
+        let number = self.number(flow);
+        format!(
+            "[{number:3}] local {local} port {local_port} connected with {remote} port {remote_port}{mode}\n"
+        )
+    }
+
     /// The number of a flow in brackets. A star marks what comes from the server.
     fn label(&self, flow: &Flow) -> String {
-        let number = self.first + (flow.id.saturating_sub(1)) % self.streams().max(1);
+        let number = self.number(flow);
         let is_of_server = match self.is_served() {
             true => Self::sends(flow) && self.is_both_ways(),
             false => !Self::sends(flow) && !self.options.calls_back,
@@ -231,6 +248,9 @@ impl Iperf2Text {
         if self.options.csv {
             return String::new();
         }
+        if self.has_load() {
+            return self.loaded_start();
+        }
         let mut out = String::new();
         let mode = match (self.is_both_ways(), self.known.flows.first().map(Self::sends)) {
             _ if self.is_bounce() => self.bounce_mode(),
@@ -242,11 +262,7 @@ impl Iperf2Text {
         let streams = self.streams() as usize;
         let listed = std::mem::replace(&mut self.listed, self.known.flows.len().min(streams));
         for flow in self.known.flows.iter().take(streams).skip(listed) {
-            let [(local, local_port), (remote, remote_port)] = addresses(flow);
-            let number = self.first + (flow.id.saturating_sub(1)) % self.streams().max(1);
-            out += &format!(
-                "[{number:3}] local {local} port {local_port} connected with {remote} port {remote_port}{mode}\n"
-            );
+            out += &self.connected(flow, &mode);
         }
         out
     }
@@ -254,13 +270,18 @@ impl Iperf2Text {
     /// The rows of an interval.
     #[must_use]
     pub fn interval(&mut self, interval: &Interval, time: &dyn Fn(f64) -> String) -> String {
-        let heading = self.heading_once();
+        let mut heading = self.heading_once();
         if self.has_bounces() {
-            return heading + &self.bounce_rows(interval);
+            heading += &self.bounce_rows(interval);
+            if !self.has_load() {
+                return heading;
+            }
+            heading += self.heading_of_streams(false);
         }
         let mut rows = vec![];
         for counts in &interval.flows {
             let flow = self.known.flows.iter().find(|flow| flow.id == counts.id);
+            let flow = flow.filter(|flow| !self.has_bounces() || !self.is_round_trips(flow));
             let Some(flow) = flow else { continue };
             let sends = Self::sends(flow);
             let count = if sends { counts.sender.as_ref() } else { counts.receiver.as_ref() };
@@ -275,10 +296,16 @@ impl Iperf2Text {
     #[must_use]
     pub fn summary(&mut self, record: &Record, time: &dyn Fn(f64) -> String) -> String {
         let mut out = self.heading_once();
+        let mut flows: Vec<&Flow> = record.flows.iter().collect();
         if self.has_bounces() {
-            return out + &self.bounces(record);
+            out += &self.bounces(record);
+            if !self.has_load() {
+                return out;
+            }
+            out += self.heading_of_streams(false);
+            flows.retain(|flow| !self.is_round_trips(flow));
         }
-        let mut rows: Vec<Row<'_>> = record.flows.iter().filter_map(Row::of_flow).collect();
+        let mut rows: Vec<Row<'_>> = flows.into_iter().filter_map(Row::of_flow).collect();
         self.add_ways(&mut rows);
         out += &self.printed(&rows, time);
         // What the server sends back is reported to it.
@@ -305,12 +332,15 @@ impl Iperf2Text {
 
     /// Counts what goes both ways: a server of round trips sends back what it receives.
     fn add_ways(&self, rows: &mut [Row<'_>]) {
-        let ways = if self.is_bounce() { 2 } else { 1 };
-        rows.iter_mut().for_each(|row| row.bytes = row.bytes.saturating_mul(ways));
+        for row in rows.iter_mut().filter(|row| self.is_round_trips(row.flow)) {
+            row.bytes = row.bytes.saturating_mul(2);
+        }
     }
 
     fn heading_once(&mut self) -> String {
-        if self.options.csv || std::mem::replace(&mut self.has_heading, true) {
+        let is_repeated = self.has_load() && !self.options.csv;
+        let has_heading = std::mem::replace(&mut self.has_heading, true);
+        if self.options.csv || has_heading && !is_repeated {
             return String::new();
         }
         let receives = self.known.flows.first().is_some_and(|flow| !Self::sends(flow));
@@ -321,6 +351,10 @@ impl Iperf2Text {
         if self.has_bounces() {
             return bounce::HEADING;
         }
+        self.heading_of_streams(receives)
+    }
+
+    fn heading_of_streams(&self, receives: bool) -> &'static str {
         match (self.datagrams(), receives, self.options.enhanced) {
             (true, true, _) => {
                 "[ ID] Interval       Transfer     Bandwidth        Jitter   Lost/Total Datagrams\n"

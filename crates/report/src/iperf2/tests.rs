@@ -224,3 +224,30 @@ TCP window size: 16.0 KByte (default)
     );
     assert!(Iperf2Text::new(record("[[connection]]\nshape = \"crr\""), options, 1).is_err());
 }
+
+#[test]
+fn streams_that_load_round_trips_have_rows_of_their_own() {
+    let stream = "[[connection]]\ncount = 2";
+    let text =
+        format!("[[connection]]\nshape = \"rr\"\n{stream}\n{stream}\ndirection = \"reverse\"");
+    let mut loaded = record(&text);
+    loaded.flows[0].transactions = Some(Default::default());
+    let all = self::text(&loaded);
+    let ids = |part: &str| -> Vec<String> {
+        let lines = all.lines().filter(|line| line.contains(part));
+        lines
+            .map(|line| line.split(']').next().unwrap().trim_matches(['[', ' ']).to_owned())
+            .collect()
+    };
+    assert_eq!(ids("local"), ["1", "2", "3"], "{all}");
+    assert_eq!(all.matches(" (full-duplex)\n").count(), 2, "{all}");
+    assert_eq!(all.matches(" rps\n").count(), 2, "{all}");
+    let rows = [["1", "2", "3", "*2", "*3", "SUM"]; 2].concat();
+    assert_eq!(ids(" sec "), rows, "{all}");
+    // Each block of rows has its heading.
+    assert_eq!(all.matches("[ ID]").count(), 4, "{all}");
+    // What loads the path counts once.
+    let csv = text_with(&loaded, Iperf2Options { csv: true, ..Iperf2Options::default() });
+    let bytes: Vec<&str> = csv.lines().map(|line| line.split(',').nth(7).unwrap()).collect();
+    assert_eq!(bytes[..2], ["1314816", "657408"], "{csv}");
+}

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weir_model::impairment::Prefixes;
 use weir_model::plan::Scope;
-use weir_peers::{CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Group, Iperf2Isochronous};
+use weir_peers::{
+    CallBacks, Iperf2CallBack, Iperf2Extras, Iperf2Group, Iperf2Isochronous, Iperf2WorkingLoad,
+};
 use weir_report::{Iperf2Bounce, Iperf2Options, Iperf2Unit};
 
 use super::output::IperfSettings;
@@ -147,6 +149,9 @@ struct TrafficArgs {
     /// Seconds from one burst to the next; 0: one request after the other [default: 1]
     #[arg(long, value_name = "SECONDS", requires = "bounceback")]
     bounceback_period: Option<String>,
+    /// Load the path meanwhile by N streams (default: 1) of the client (up), of the server (down), or of both [default: bidir]
+    #[arg(long, value_name = "up|down|bidir[,N]", num_args = 0..=1, require_equals = true, default_missing_value = "bidir", requires = "bounceback")]
+    bounceback_congest: Option<String>,
     /// Let the server delay acknowledgements
     #[arg(long, requires = "bounceback")]
     bounceback_no_quickack: bool,
@@ -281,7 +286,29 @@ impl IperfArgs {
             hold_us,
             no_quick_ack: t.bounceback_no_quickack,
             isochronous: self.isochronous()?,
+            load: self.load()?,
         })
+    }
+
+    /// The streams alongside a test of round trips.
+    fn load(&self) -> Result<Option<Iperf2WorkingLoad>, CliError> {
+        let Some(text) = self.traffic.bounceback_congest.as_deref() else { return Ok(None) };
+        let (ways, streams) = text.split_once(',').unwrap_or((text, "1"));
+        let ways = match ways {
+            "up" => Some((true, false)),
+            "down" => Some((false, true)),
+            "bidir" => Some((true, true)),
+            _ => None,
+        };
+        let streams = streams.parse().ok().filter(|streams| (1..=1024).contains(streams));
+        match ways.zip(streams) {
+            Some(((up, down), streams)) => Ok(Some(Iperf2WorkingLoad { up, down, streams })),
+            None => {
+                let accepted =
+                    "up, down or bidir, and a number of streams up to 1024, such as up,2";
+                Err(CliError::flag("--bounceback-congest", text, accepted))
+            }
+        }
     }
 
     /// The frames of an isochronous test.
@@ -548,6 +575,7 @@ mod tests {
             "-c h --bounceback -e -i 1",
             "-c h --bounceback=3 --bounceback-period=0.2 --bounceback-hold=5 -l 200 -P 2",
             "-c h --bounceback --bounceback-period 0 --bounceback-no-quickack -N",
+            "-c h --bounceback --bounceback-congest",
         ] {
             let typed = words(line).into_iter().map(std::ffi::OsString::from);
             crate::commands::tool::Line::try_parse_from(typed)
@@ -569,6 +597,23 @@ mod tests {
         assert!(words("-c ff02::1%eth0 -u").ends_with(&["ff02::1%eth0".into()]));
         assert!(words("-c fe80::1%eth0 -u").ends_with(&["fe80::1%eth0".into()]));
         assert!(parse("-c h -n 5X").unwrap().test_words().is_err());
+    }
+
+    #[test]
+    fn a_load_has_its_directions_and_streams() {
+        let load = |value: &str| {
+            parse(&format!("-c h --bounceback --bounceback-congest{value}")).unwrap().load()
+        };
+        for (value, up, down, streams) in
+            [("", true, true, 1), ("=up", true, false, 1), ("=down,3", false, true, 3)]
+        {
+            let wanted = Iperf2WorkingLoad { up, down, streams };
+            assert_eq!(load(value).unwrap(), Some(wanted), "{value}");
+        }
+        for value in ["=both", "=up,0", "=up,1025", "=up,x", "=,2"] {
+            assert!(load(value).is_err(), "{value}");
+        }
+        assert!(parse("-c h --bounceback-congest").is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weir_model::plan::{Direction, FlowSpec};
+use weir_model::plan::{Direction, FlowSpec, Shape};
 use weir_model::record::{Flow, Interval, Record};
 use weir_report::{Iperf2Options, Iperf2Text, Start, iperf2_banner};
 
@@ -84,9 +84,16 @@ impl ToolOutput for IperfText {
         }
     }
 
-    fn started(&mut self, start: &Start, _: &[FlowSpec]) -> String {
+    fn started(&mut self, start: &Start, specs: &[FlowSpec]) -> String {
         self.started = since_epoch(SystemTime::now());
         self.known.plan = start.plan.clone();
+        // The plan of the command line has no load.
+        let has = |shape| specs.iter().any(|spec| spec.connection.shape == shape);
+        if has(Shape::Rr) && has(Shape::Stream) {
+            let mut connections: Vec<_> = specs.iter().map(|s| s.connection.clone()).collect();
+            connections.dedup();
+            self.known.plan.connections = connections;
+        }
         self.text = Iperf2Text::new(self.known.clone(), self.settings.options, 1).ok();
         self.text.as_mut().map(Iperf2Text::start).unwrap_or_default()
     }
