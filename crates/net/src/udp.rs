@@ -17,6 +17,9 @@ pub const MAX_PAYLOAD_IPV4: usize = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms: the IP payload length of 65 535 less the UDP header.
 pub const MAX_PAYLOAD_IPV6: usize = 65_527;
 
+/// Bytes of an ICMP header with the two words that most types have after the checksum.
+pub const ICMP_HEADER_BYTES: usize = 8;
+
 /// Options of a UDP socket. Settings left at `None` or `false` are the system's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
@@ -27,7 +30,7 @@ pub struct UdpOptions {
     /// UDP-Lite (RFC 3828) instead of UDP: how many bytes of each datagram the checksum covers, from its header on;
     /// 0: all. Received datagrams with a smaller coverage are dropped.
     pub lite_coverage: Option<u16>,
-    /// A socket of ICMP or ICMPv6 echo instead of UDP: its messages start with their ICMP header.
+    /// A socket of ICMP or ICMPv6 instead of UDP: its messages start with their ICMP header.
     pub icmp: Option<IcmpSocket>,
     /// Lets several sockets of this user share the local address (`SO_REUSEPORT`).
     pub reuse_port: bool,
@@ -131,6 +134,19 @@ pub enum IcmpSocket {
         /// The identifier.
         identifier: u16,
     },
+    /// A raw socket that receives the messages that other hosts send, which needs `CAP_NET_RAW`.
+    Messages(IcmpFilter),
+    /// A raw socket that only sends, which needs `CAP_NET_RAW`: whatever arrives is dropped.
+    Sender,
+}
+
+/// The messages that a raw socket of ICMP or ICMPv6 receives. All of them have code 0 and no options of IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpFilter {
+    /// Their types, at least one.
+    pub types: &'static [u8],
+    /// The words of 32 bits that follow type, code and checksum; `None`: any.
+    pub words: [Option<u32>; 2],
 }
 
 /// A membership of a multicast group on one interface.

@@ -19,7 +19,7 @@ use weir_model::report::EndReport;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
-use weir_net::udp::{Membership, UdpOptions, UdpSocket};
+use weir_net::udp::{IcmpFilter, Membership, UdpOptions, UdpSocket};
 use weir_wire::hmac::HmacKey;
 
 pub use crate::client::LOSS_THRESHOLD_NS;
@@ -34,7 +34,7 @@ pub use crate::framing::Framing;
 pub use crate::key::random;
 pub use crate::server::{Load, Share};
 pub use crate::signals::{Signal, Signals};
-pub use crate::transport::DatagramSocket;
+pub use crate::transport::{DatagramSocket, IcmpHeader, IcmpMessages};
 pub use exchange::{Exchange, FramedStream};
 pub use weir_flow::Numbering;
 pub use weir_wire::control::SenderTotal;
@@ -277,6 +277,25 @@ pub fn open_group(
     let joined = socket.join(group);
     joined.map_err(|e| TrafficError::system(format!("joining the group {}", group.group), e))?;
     Ok(socket)
+}
+
+/// Opens a raw socket for a flow whose data are messages of ICMP, from `local` or as the plan states, to or from `peer`.
+/// `receives`: the messages that are received; `None`: this end sends. The ports of the addresses have no meaning.
+///
+/// # Errors
+/// [`TrafficError::Unavailable`] without `CAP_NET_RAW`, [`TrafficError::Net`].
+pub fn open_icmp_messages(
+    plan: &Plan,
+    spec: &FlowSpec,
+    header: IcmpHeader,
+    receives: Option<IcmpFilter>,
+    local: Option<IpAddr>,
+    peer: SocketAddr,
+) -> Result<IcmpMessages, TrafficError> {
+    let bind = local.map(|ip| SocketAddr::new(ip, 0));
+    let bind = bind.or_else(|| connect::bind_address(plan, peer, 0, 0));
+    let bind = bind.unwrap_or(UdpOptions::connect(peer).bind);
+    IcmpMessages::open(plan, spec, header, receives, bind, peer)
 }
 
 /// TCP information of a connection that no flow has: its round trip and congestion window are the current ones.

@@ -10,6 +10,7 @@ pub(crate) mod ethernet;
 pub(crate) mod ethtool;
 pub(crate) mod frame;
 pub(crate) mod host;
+mod icmp;
 pub(crate) mod interface;
 pub(crate) mod memfile;
 pub(crate) mod netlink;

@@ -27,16 +27,41 @@ pub struct RecvBatch {
     headers: Vec<libc::mmsghdr>,
     // Reached by the kernel through the headers' pointers.
     vectors: Vec<libc::iovec>,
-    /// Of frames, allocated when the first are received: a header for each message, and its vector with that of the payload.
-    frames: Vec<([u8; HEADER_BYTES], [libc::iovec; 2])>,
-    /// Whether the received messages are frames.
-    is_frames: bool,
+    /// Of messages with headers, allocated when the first are received: the header of each, and its vector with that of the
+    /// payload.
+    headed: Vec<([u8; MAX_FRONT], [libc::iovec; 2])>,
+    /// What the received messages have in front.
+    front: Front,
     addresses: Vec<RawAddress>,
     controls: Vec<[u64; CONTROL_WORDS]>,
     slab: Vec<u8>,
     bytes_each: usize,
     stride: usize,
     received: usize,
+}
+
+/// Most bytes of the header of a message.
+const MAX_FRONT: usize = 32;
+const _: () = assert!(MAX_FRONT >= HEADER_BYTES);
+
+/// What received messages have in front of their payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Nothing,
+    /// The header of a frame, which states its length.
+    Frame,
+    /// This many bytes.
+    Skipped(usize),
+}
+
+impl Front {
+    fn bytes(self) -> usize {
+        match self {
+            Front::Nothing => 0,
+            Front::Frame => HEADER_BYTES,
+            Front::Skipped(bytes) => bytes,
+        }
+    }
 }
 
 // SAFETY: the raw pointers inside point only into the heap blocks of the batch's own vectors, which
@@ -90,8 +115,8 @@ impl RecvBatch {
         RecvBatch {
             headers,
             vectors,
-            frames: vec![],
-            is_frames: false,
+            headed: vec![],
+            front: Front::Nothing,
             addresses,
             controls,
             slab,
@@ -109,7 +134,8 @@ impl RecvBatch {
     /// Receives messages, which replace those of the last call; returns how many. After an error there are none.
     #[inline]
     pub fn recv(&mut self, socket: &UdpSocket, mode: RecvMode) -> io::Result<usize> {
-        if std::mem::take(&mut self.is_frames) {
+        if self.front != Front::Nothing {
+            self.front = Front::Nothing;
             for (header, vector) in self.headers.iter_mut().zip(&mut self.vectors) {
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;
@@ -118,21 +144,34 @@ impl RecvBatch {
         self.recv_on(socket.as_raw_fd(), mode)
     }
 
+    /// As [`RecvBatch::recv`], each message without its first `front` bytes, 32 at most; never waits. A shorter message has no
+    /// data.
+    pub fn recv_headed(&mut self, socket: &UdpSocket, front: usize) -> io::Result<usize> {
+        self.expect(Front::Skipped(front.min(MAX_FRONT)));
+        self.recv_on(socket.as_raw_fd(), RecvMode::DontWait)
+    }
+
     /// As [`RecvBatch::recv`], each message the payload of one frame; never waits.
     pub fn recv_frames(&mut self, socket: &EthernetSocket) -> io::Result<usize> {
-        if self.frames.is_empty() {
-            let front = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: HEADER_BYTES };
+        self.expect(Front::Frame);
+        self.recv_on(socket.as_raw_fd(), RecvMode::DontWait)
+    }
+
+    /// Makes room for what the next messages have in front.
+    fn expect(&mut self, front: Front) {
+        if self.headed.is_empty() {
+            let place = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
             let vectors = self.vectors.iter();
-            self.frames = vectors.map(|v| ([0; HEADER_BYTES], [front, *v])).collect();
+            self.headed = vectors.map(|v| ([0; MAX_FRONT], [place, *v])).collect();
         }
-        if !std::mem::replace(&mut self.is_frames, true) {
-            for (message, (header, vectors)) in self.headers.iter_mut().zip(&mut self.frames) {
+        if std::mem::replace(&mut self.front, front) != front {
+            for (message, (header, vectors)) in self.headers.iter_mut().zip(&mut self.headed) {
                 vectors[0].iov_base = header.as_mut_ptr().cast();
+                vectors[0].iov_len = front.bytes();
                 message.msg_hdr.msg_iov = vectors.as_mut_ptr();
                 message.msg_hdr.msg_iovlen = vectors.len() as _;
             }
         }
-        self.recv_on(socket.as_raw_fd(), RecvMode::DontWait)
     }
 
     #[inline]
@@ -168,15 +207,15 @@ impl RecvBatch {
 
     fn message(&self, i: usize) -> RecvMessage<'_> {
         let header = &self.headers[i];
-        let (len, truncated) = if self.is_frames {
-            let length = &self.frames[i].0[FLOW_BYTES..];
+        let arrived = (header.msg_len as usize).saturating_sub(self.front.bytes());
+        let (len, truncated) = if self.front == Front::Frame {
+            let length = &self.headed[i].0[FLOW_BYTES..];
             let stated = usize::from(u16::from_be_bytes([length[0], length[1]]));
             // A frame may be padded, and the kernel drops those that are shorter than they state.
-            let arrived = (header.msg_len as usize).saturating_sub(HEADER_BYTES);
             let len = stated.min(arrived).min(self.bytes_each);
             (len, stated > len)
         } else {
-            let len = (header.msg_len as usize).min(self.bytes_each);
+            let len = arrived.min(self.bytes_each);
             (len, header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0)
         };
         let start = i * self.stride;

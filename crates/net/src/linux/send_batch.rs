@@ -10,7 +10,7 @@ use super::ethernet::EthernetSocket;
 use super::sockopt::retry;
 use super::udp::UdpSocket;
 use crate::ethernet::HEADER_BYTES;
-use crate::udp::{SendMode, Sent};
+use crate::udp::{ICMP_HEADER_BYTES, SendMode, Sent};
 
 /// Room for one control message of two bytes, aligned as the kernel requires.
 const CONTROL_WORDS: usize = 4;
@@ -21,7 +21,7 @@ pub struct SendBatch {
     vectors: Vec<libc::iovec>,
     addresses: Vec<RawAddress>,
     controls: Vec<[u64; CONTROL_WORDS]>,
-    /// Of frames, allocated when the first are sent: a header for each message, and its vector with that of the payload.
+    /// Of messages with headers, allocated when the first are sent: the header of each, and its vector with that of the payload.
     frames: Vec<([u8; HEADER_BYTES], [libc::iovec; 2])>,
 }
 
@@ -143,6 +143,32 @@ impl<'b> Filling<'_, 'b> {
     /// As [`Filling::send`], each message as the payload of one frame; never waits. Messages must have no segment size and no
     /// address.
     pub fn send_frames(&mut self, socket: &EthernetSocket) -> io::Result<Sent> {
+        self.send_with(socket.as_raw_fd(), |payload| {
+            socket.header(payload.len()).map(|header| (header, HEADER_BYTES))
+        })
+    }
+
+    /// As [`Filling::send`], each message after the first `bytes` bytes of a header of its own; never waits. Messages must have
+    /// no segment size and no address.
+    pub fn send_headed(
+        &mut self,
+        socket: &UdpSocket,
+        bytes: usize,
+        header: impl Fn(&[u8]) -> [u8; ICMP_HEADER_BYTES],
+    ) -> io::Result<Sent> {
+        self.send_with(socket.as_raw_fd(), |payload| {
+            let mut front = [0; HEADER_BYTES];
+            front[..ICMP_HEADER_BYTES].copy_from_slice(&header(payload));
+            Ok((front, bytes.min(ICMP_HEADER_BYTES)))
+        })
+    }
+
+    /// Sends each message after the first bytes of a header, as many as `header` returns with it.
+    fn send_with(
+        &mut self,
+        socket: RawFd,
+        header: impl Fn(&[u8]) -> io::Result<([u8; HEADER_BYTES], usize)>,
+    ) -> io::Result<Sent> {
         let batch = &mut *self.batch;
         if batch.frames.is_empty() {
             let vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -150,15 +176,20 @@ impl<'b> Filling<'_, 'b> {
         }
         for i in self.sent..self.filled {
             let payload = batch.vectors[i];
-            let (header, vectors) = &mut batch.frames[i];
-            *header = socket.header(payload.iov_len)?;
-            let front = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: HEADER_BYTES };
+            // SAFETY: `push` made the vector of a slice that is borrowed for 'b, which outlives `self`.
+            let bytes = unsafe {
+                std::slice::from_raw_parts(payload.iov_base.cast::<u8>(), payload.iov_len)
+            };
+            let (place, vectors) = &mut batch.frames[i];
+            let front_bytes;
+            (*place, front_bytes) = header(bytes)?;
+            let front = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: front_bytes };
             *vectors = [front, payload];
             let message = &mut batch.headers[i].msg_hdr;
             message.msg_iov = vectors.as_mut_ptr();
             message.msg_iovlen = vectors.len() as _;
         }
-        self.send_on(socket.as_raw_fd(), SendMode::DontWait)
+        self.send_on(socket, SendMode::DontWait)
     }
 
     #[inline]
@@ -172,7 +203,7 @@ impl<'b> Filling<'_, 'b> {
             SendMode::DontWait => libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
             SendMode::AsSocket => libc::MSG_NOSIGNAL,
         };
-        // SAFETY: `first` begins `remaining` headers, each filled by `push` or `send_frames` with pointers to this batch's
+        // SAFETY: `first` begins `remaining` headers, each filled by `push` or `send_with` with pointers to this batch's
         // own vectors, frame headers, addresses and controls, and to buffers borrowed for 'b, which outlives self. The
         // kernel only reads them.
         let messages = retry(|| unsafe {

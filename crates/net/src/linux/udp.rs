@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::options::{Common, with_flow_label};
 use super::send_batch::segment_control;
-use super::{address::RawAddress, error_queue, sockopt};
+use super::{address::RawAddress, error_queue, icmp, sockopt};
 use crate::error::{Context, Error, Result};
 use crate::udp::{
     IcmpSocket, Membership, QueuedError, RecvMode, SendFault, SocketMemory, UdpOptions,
@@ -76,17 +76,15 @@ impl UdpSocket {
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
         let (kind, protocol) = match (options.icmp, options.lite_coverage) {
             (Some(IcmpSocket::Ping), _) => (Type::DGRAM, icmp_protocol(v6)),
-            (Some(IcmpSocket::Raw { .. }), _) => (Type::RAW, icmp_protocol(v6)),
+            (Some(_), _) => (Type::RAW, icmp_protocol(v6)),
             (None, Some(_)) => (Type::DGRAM, Protocol::from(libc::IPPROTO_UDPLITE)),
             (None, None) => (Type::DGRAM, Protocol::UDP),
         };
         let operation =
             if options.icmp.is_some() { "open ICMP socket for" } else { "open UDP socket for" };
         let socket = Socket::new(domain, kind, Some(protocol)).context(operation, &object)?;
-        if let Some(IcmpSocket::Raw { identifier }) = options.icmp {
-            socket
-                .attach_filter(&reply_filter(v6, identifier))
-                .context("set SO_ATTACH_FILTER on", &object)?;
+        if let Some(filter) = options.icmp.and_then(|icmp| icmp::filter(v6, icmp)) {
+            socket.attach_filter(&filter).context("set SO_ATTACH_FILTER on", &object)?;
         }
         if let Some(coverage) = options.lite_coverage {
             for name in [UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV] {
@@ -98,7 +96,7 @@ impl UdpSocket {
             v6,
             datagram: true,
             v6_only: Some(options.v6_only),
-            raw: matches!(options.icmp, Some(IcmpSocket::Raw { .. })),
+            raw: options.icmp.is_some_and(|icmp| icmp != IcmpSocket::Ping),
             reuse_port: options.reuse_port,
             send_buffer: options.send_buffer,
             receive_buffer: options.receive_buffer,
@@ -148,6 +146,14 @@ impl UdpSocket {
         if let Some(to) = options.connect {
             let to = with_flow_label(to, options.flow_label);
             socket.connect(to).context("connect UDP socket to", to.to_string())?;
+        }
+        if let Some(IcmpSocket::Messages(_) | IcmpSocket::Sender) = options.icmp {
+            // What arrived before filter and peer were set may be anyone's.
+            for _ in 0..MAX_STRAYS {
+                if socket.recv(&mut [], RecvMode::DontWait).is_err() {
+                    break;
+                }
+            }
         }
         Ok(socket)
     }
@@ -339,6 +345,9 @@ impl UdpSocket {
 
 use sockopt::retry;
 
+/// Messages that a raw socket drops before its first own one.
+const MAX_STRAYS: usize = 4096;
+
 /// Options of linux/udp.h at the level of UDP-Lite: the coverage of sent datagrams, and the least of received ones.
 const UDPLITE_SEND_CSCOV: i32 = 10;
 const UDPLITE_RECV_CSCOV: i32 = 11;
@@ -355,32 +364,6 @@ pub fn try_icmp(v6: bool) -> io::Result<IcmpSocket> {
         Ok(()) => Ok(IcmpSocket::Ping),
         Err(_) => open(Type::RAW).map(|()| IcmpSocket::Raw { identifier: 0 }),
     }
-}
-
-/// A filter of classic BPF that accepts echo replies with this identifier. A raw socket of IPv4 sees the IP header, one of
-/// IPv6 does not.
-fn reply_filter(v6: bool, identifier: u16) -> [SockFilter; 7] {
-    // Instructions of linux/bpf_common.h.
-    const LOAD_BYTE_AT_X: u16 = 0x50;
-    const LOAD_HALF_AT_X: u16 = 0x48;
-    const X_OF_IP_HEADER_LENGTH: u16 = 0xb1;
-    const X_OF_CONSTANT: u16 = 0x01;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    let step = SockFilter::new;
-    let (header, reply) = match v6 {
-        true => (step(X_OF_CONSTANT, 0, 0, 0), 129),
-        false => (step(X_OF_IP_HEADER_LENGTH, 0, 0, 0), 0),
-    };
-    [
-        header,
-        step(LOAD_BYTE_AT_X, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 0, 3, reply),
-        step(LOAD_HALF_AT_X, 0, 0, 4),
-        step(JUMP_IF_EQUAL, 0, 1, u32::from(identifier)),
-        step(RETURN, 0, 0, u32::MAX),
-        step(RETURN, 0, 0, 0),
-    ]
 }
 
 /// Whether the kernel opens UDP-Lite sockets.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::ethernet::EthernetSocket;
 use super::udp::UdpSocket;
-use crate::udp::{RecvMessage, RecvMode, SendMode, Sent};
+use crate::udp::{ICMP_HEADER_BYTES, RecvMessage, RecvMode, SendMode, Sent};
 
 /// Room for a batch of messages to send.
 #[derive(Debug)]
@@ -83,6 +83,16 @@ impl Filling<'_, '_> {
     pub fn send_frames(&mut self, _: &EthernetSocket) -> io::Result<Sent> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Not available.
+    pub fn send_headed(
+        &mut self,
+        _: &UdpSocket,
+        _: usize,
+        _: impl Fn(&[u8]) -> [u8; ICMP_HEADER_BYTES],
+    ) -> io::Result<Sent> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Room for received messages: one at a time here.
@@ -117,6 +127,11 @@ impl RecvBatch {
 
     /// Not available.
     pub fn recv_frames(&mut self, _: &EthernetSocket) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Not available.
+    pub fn recv_headed(&mut self, _: &UdpSocket, _: usize) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

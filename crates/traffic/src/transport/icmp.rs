@@ -70,7 +70,7 @@ impl EchoSocket {
         })?;
         let identifier = match kind {
             IcmpSocket::Raw { identifier } => identifier,
-            IcmpSocket::Ping => socket
+            _ => socket
                 .local_addr()
                 .map_err(|e| TrafficError::system("reading the identifier of an ICMP socket", e))?
                 .port(),

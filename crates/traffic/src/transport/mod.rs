@@ -11,6 +11,7 @@ mod ethernet;
 mod frames;
 mod group;
 mod icmp;
+mod icmp_messages;
 mod mptcp;
 mod multicast;
 mod tcp;
@@ -37,6 +38,7 @@ pub(crate) use ethernet::{AwaitedFrames, FrameSocket, LinkEnd};
 pub(crate) use frames::ReplaySocket;
 pub(crate) use group::{at, destination, group_options};
 pub(crate) use icmp::EchoSocket;
+pub use icmp_messages::{IcmpHeader, IcmpMessages};
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
 /// A non-blocking byte stream.
