@@ -82,7 +82,7 @@ impl From<&Record> for RunRow {
             }
         }
         // A plan of echo requests has nothing else.
-        let is_echo = record.flows.iter().any(|f| f.transport.echoes());
+        let is_echo = record.flows.iter().any(|f| f.transport.echoes() && f.transactions.is_some());
         let is_known = sent > 0
             && (is_echo
                 || [Direction::Forward, Direction::Reverse]

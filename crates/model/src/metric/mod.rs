@@ -214,7 +214,8 @@ pub fn are_transfers<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> bool {
 #[must_use]
 pub fn are_echo<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> bool {
     let mut flows = flows.into_iter().peekable();
-    flows.peek().is_some() && flows.all(|flow| flow.transport.echoes())
+    let is_echo = |flow: &Flow| flow.transport.echoes() && flow.transactions.is_some();
+    flows.peek().is_some() && flows.all(is_echo)
 }
 
 impl std::fmt::Debug for Definition {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::transfers::{MAX_OBJECTS, MAX_VOLUME};
 use super::{
     Connection, DataPorts, Direction, Ecn, EngineName, Family, HeaderFormat, IpOptions, MAX_FLOWS,
-    PLAN_SCHEMA, Plan, Size, SourceAddresses, Spacing, Switch, TransportName,
+    PLAN_SCHEMA, Plan, Shape, Size, SourceAddresses, Spacing, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::content::Content;
@@ -122,7 +122,8 @@ impl Plan {
             }
         }
         let names = || self.connections.iter().map(|c| c.transport.name());
-        if let Some(alone) = names().find(|name| !name.has_server())
+        let has_server = |name: &TransportName| name.has_server() || self.peer.counts_icmp();
+        if let Some(alone) = names().find(|name| !has_server(name))
             && let Some(other) = names().find(|name| *name != alone)
         {
             let given = format!("{alone} along with {other}");
@@ -175,6 +176,16 @@ impl Plan {
 
     /// Checks the transports against the protocol of the server, of which a test has one.
     fn check_peer(&self) -> Result<(), ModelError> {
+        for (index, connection) in self.connections.iter().enumerate() {
+            let (shape, name) = (connection.shape, connection.transport.name());
+            if name.echoes() && shape != Shape::Rr && !self.peer.counts_icmp() {
+                return Err(ModelError::Field {
+                    field: format!("connection[{index}].shape"),
+                    given: format!("{shape} with transport {name}"),
+                    accepted: "rr: each request is answered by a reply".into(),
+                });
+            }
+        }
         let transports = self.peer.transports();
         if transports.is_empty() {
             return Ok(());

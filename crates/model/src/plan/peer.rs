@@ -63,7 +63,7 @@ peers! {
     /// MGEN's messages, without a control connection.
     Mgen: "mgen", 5000, [Tcp, Udp];
     /// That of D-ITG.
-    Ditg: "ditg", 9000, [Tcp, Udp];
+    Ditg: "ditg", 9000, [Tcp, Udp, Icmp];
     /// The echo protocol (RFC 862), which sends back what it receives.
     Echo: "echo", 7, [Tcp, Udp];
     /// STAMP (RFC 8762), without authentication.
@@ -77,6 +77,12 @@ impl PeerName {
     #[must_use]
     pub(super) fn has_several_servers(self) -> bool {
         self == PeerName::Mgen
+    }
+
+    /// Whether its receivers count what arrives in messages of ICMP, which other servers only send back.
+    #[must_use]
+    pub const fn counts_icmp(self) -> bool {
+        matches!(self, PeerName::Ditg)
     }
 
     /// Whether a connection's port is that of its data, beside the server's own.

@@ -173,10 +173,6 @@ impl Connection {
         if let Some(refusal) = self.refused_by_transfers() {
             return Some(refusal);
         }
-        if self.transport.echoes() && shape != Shape::Rr {
-            let given = format!("{shape} with transport {}", self.transport.name());
-            return Some(("shape", given, "rr: each request is answered by a reply".into()));
-        }
         if let Some(size) = self.response.filter(|_| self.transport.echoes()) {
             let given = format!("{size} with transport {}", self.transport.name());
             return Some((

@@ -15,7 +15,7 @@ use weir_traffic::{ClientConfig, Event, Failure, Stop, TrafficError};
 
 use super::codec::{Frames, Message, Reply};
 use super::control::{Control, ControlError};
-use super::settings;
+use super::{icmp, settings};
 use crate::ending::{Over, nominal, stopped};
 use crate::shown::Shown;
 
@@ -170,6 +170,12 @@ async fn prepare(
     let timed = Plan { loss_threshold: Some(loss_threshold(plan)), ..plan.clone() };
     let mut end = End::new(workers, &timed, true).with_host(peer.ip(), plan.device.as_deref());
     for spec in &specs {
+        if spec.connection.transport.echoes() {
+            let socket = icmp::sender(plan, spec, peer)?;
+            session.announce(spec).await?;
+            end.datagrams(spec, true, socket, None);
+            continue;
+        }
         let to = SocketAddr::new(peer.ip(), session.announce(spec).await?);
         if spec.connection.transport.datagrams() {
             let socket = session::open_datagrams(plan, spec, true, None, Some(to))?;
@@ -193,6 +199,11 @@ impl Session {
         self.control.send(&Message::Flow(request).to_bytes()).await.map_err(lost)?;
         match self.control.owed(ACCEPTANCE).await.map_err(lost)? {
             Reply::Accepted { flow, port } if flow == spec.id && port > 0 => Ok(port),
+            Reply::NoIcmp(_) => Err(TrafficError::Refused {
+                address: peer.into(),
+                code: "server-error".into(),
+                text: "the receiver has no permission for raw ICMP sockets (CAP_NET_RAW)".into(),
+            }),
             Reply::NoPort(_) => Err(TrafficError::Refused {
                 address: peer.into(),
                 code: "server-error".into(),

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use weir_model::impairment::Prefixes;
-use weir_model::plan::Plan;
+use weir_model::plan::{Connection, Plan};
 use weir_traffic::session::{Load, Share, WorkerConfig};
 use weir_traffic::{ClientConfig, Event, Limits, ServerEvent, Stop, StopReason, TrafficError};
 
@@ -76,6 +76,10 @@ fn commanded(command: &str, to: &Prefixes) -> Result<(Plan, IpAddr), String> {
     let mut plan = Plan::parse(&text).map_err(|error| error.to_string())?;
     if plan.connections.is_empty() {
         return Err("an empty command".into());
+    }
+    let has_ports = |connection: &Connection| !connection.transport.echoes();
+    if !plan.connections.iter().all(has_ports) {
+        return Err("-T ICMP: expected UDP or TCP".into());
     }
     // A name may have another address at its next resolution.
     let host = plan.host.take().unwrap_or_default();

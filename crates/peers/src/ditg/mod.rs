@@ -4,6 +4,7 @@
 mod client;
 mod codec;
 mod control;
+mod icmp;
 mod log_server;
 mod manager;
 mod script;
@@ -23,7 +24,7 @@ use crate::{Client, Protocol};
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: weir_model::plan::PeerName::Ditg.label(),
     port: weir_model::plan::PeerName::Ditg.default_port(),
-    transports: &["tcp", "udp"],
+    transports: &["tcp", "udp", "icmp"],
     command: None,
     client: Some(Client {
         check: |config| settings::prepared(config).map(drop),

@@ -196,10 +196,12 @@ impl<'a> Flow<'a> {
                     signalling = Some(port);
                 }
                 "-T" => {
-                    transport = match words.text("UDP or TCP")? {
+                    const ACCEPTED: &str = "UDP, TCP or ICMP";
+                    transport = match words.text(ACCEPTED)? {
                         "UDP" => "udp",
                         "TCP" => "tcp",
-                        other => return words.refused(other, "UDP or TCP"),
+                        "ICMP" => "icmp",
+                        other => return words.refused(other, ACCEPTED),
                     };
                 }
                 "-m" => match words.text("owdm or rttm")? {
@@ -288,7 +290,7 @@ impl<'a> Flow<'a> {
         } else {
             let _ = writeln!(out, "transport = \"{transport}\"");
             // The smallest message is a header; the largest datagrams are those of one packet.
-            let (least, most) = if transport == "udp" { (20, 1452) } else { (24, 65_507) };
+            let (least, most) = if transport == "tcp" { (24, 65_507) } else { (20, 1452) };
             let size = match size {
                 Some(law) if law.ends_with(", ") => format!("{law}min={least}, max={most})"),
                 Some(size) => size,
@@ -304,7 +306,7 @@ impl<'a> Flow<'a> {
         }
         if let Some(header) = header {
             words.option = "-p";
-            if transport != "udp" {
+            if transport == "tcp" {
                 return words.refused(header, "0 with TCP");
             }
             let _ = writeln!(out, "header = \"{header}\"");
@@ -377,13 +379,14 @@ mod tests {
             "-a 10.0.0.3 -rp 10001 -C 1000 -c 512 -T UDP\n\n\
              -a 10.0.0.3 -rp 10002 -T TCP -c 700 -z 30 -d 500 -D -b 0x10\n\
              -a 10.0.0.3 -m rttm -E 200 -u 64 900 -t 2500 -f 5 -sp 4000\n\
-             -a 10.0.0.3 -p 1 -N 10 2 -k 2 -j 0 -poll\n",
+             -a 10.0.0.3 -p 1 -N 10 2 -k 2 -j 0 -poll\n\
+             -a 10.0.0.3 -T ICMP -C 50 -c 100 -z 3\n",
         );
         assert_eq!((plan.host.as_deref(), plan.port), (Some("10.0.0.3"), Some(9000)));
         let flows = plan.flows(Family::Ipv4, 1500);
-        let [a, b, c, d] = &flows[..] else { panic!("{}", flows.len()) };
+        let [a, b, c, d, e] = &flows[..] else { panic!("{}", flows.len()) };
         let ports: Vec<Option<u16>> = plan.connections.iter().map(|c| c.port).collect();
-        assert_eq!(ports, [Some(10_001), Some(10_002), None, None]);
+        assert_eq!(ports, [Some(10_001), Some(10_002), None, None, None]);
         assert_eq!((a.payload_bytes(), a.packets_per_second()), (512, Some(1000.0)));
         assert_eq!(a.duration_ns, Some(10_000_000_000));
         let of_b = (b.connection.packets, b.connection.start_after.0, b.connection.no_delay());
@@ -394,6 +397,8 @@ mod tests {
         assert!((c.packets_per_second().unwrap() - 200.0).abs() < 1e-6);
         assert_eq!(d.connection.header, HeaderFormat::DitgShort);
         assert_eq!(d.connection.bytes.unwrap().0, 2048);
+        let of_e = (e.connection.transport.name().label(), e.connection.packets);
+        assert_eq!((of_e, e.packets_per_second()), (("icmp", Some(3)), Some(50.0)));
     }
 
     #[test]

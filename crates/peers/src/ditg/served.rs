@@ -1,16 +1,17 @@
 //! A session at the server: its flows, from their announcements to the record.
 
+mod record;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use weir_model::plan::{Connection, FlowSpec, Plan};
-use weir_model::record::{Receiver, Status};
-use weir_model::report::{EndReport, FlowReport};
+use weir_model::plan::{FlowSpec, Plan};
+use weir_model::record::Status;
 use weir_model::units::ByteSize;
 use weir_net::tcp::TcpStream;
 use weir_traffic::ServerEvent;
@@ -18,6 +19,7 @@ use weir_traffic::session::{self, End, FlowEvent, Share};
 
 use super::codec::{FRAME_BYTES, FlowRequest, IDENTITY_BYTES, Message, Metadata, Reply};
 use super::control::{Control, ControlError};
+use super::icmp;
 use super::server::{Shared, reason};
 use super::settings::{self, Refused};
 use crate::ports::{self, Arrived, Lease, Read, Rules, Waiting};
@@ -62,6 +64,12 @@ enum Phase {
     Closed,
 }
 
+/// Where the data of a flow arrives.
+enum Inlet {
+    Port(#[allow(dead_code, reason = "dropping it closes the port")] Lease),
+    Icmp(icmp::Receiver),
+}
+
 /// A flow of a session.
 struct Flow {
     request: FlowRequest,
@@ -72,7 +80,9 @@ struct Flow {
     /// Bytes of the first message of a stream, as it states.
     message_bytes: Option<u64>,
     phase: Phase,
-    lease: Lease,
+    /// The port of its data, as the client knows it.
+    port: u16,
+    inlet: Inlet,
     _share: Share,
 }
 
@@ -88,6 +98,8 @@ pub(super) struct Session<'a> {
     active: Instant,
     /// When the first data arrived, by the workers' clock, ns; 0 before.
     start_ns: Arc<AtomicU64>,
+    /// When this end last looked for the first data of flows of ICMP, by the workers' clock, ns.
+    looked_ns: u64,
     flows: Vec<Flow>,
     arriving: (UnboundedSender<Arrived>, UnboundedReceiver<Arrived>),
     events: (UnboundedSender<FlowEvent>, UnboundedReceiver<FlowEvent>),
@@ -105,6 +117,7 @@ impl<'a> Session<'a> {
             started: Instant::now(),
             active: Instant::now(),
             start_ns: Arc::default(),
+            looked_ns: shared.workers.now_ns(),
             flows: vec![],
             arriving: mpsc::unbounded_channel(),
             events: mpsc::unbounded_channel(),
@@ -146,7 +159,10 @@ impl<'a> Session<'a> {
                 Some(event) = self.events.1.recv() => self.event(event, control).await,
                 _ = ticks.tick() => match self.over() {
                     Some(ended) => return ended,
-                    None => self.close_silent(control).await,
+                    None => {
+                        self.begin_icmp();
+                        self.close_silent(control).await
+                    }
                 },
                 reason = self.shared.stop.asked(1) => {
                     return Ended::new(Status::Interrupted, reason.text());
@@ -180,7 +196,7 @@ impl<'a> Session<'a> {
                     Ok(port) => Reply::Accepted { flow: request.flow, port },
                     Err(refused) => {
                         let (reply, reason) = match refused {
-                            Refused::Icmp => (Reply::NoIcmp(request.flow), "ICMP".into()),
+                            Refused::Icmp(reason) => (Reply::NoIcmp(request.flow), reason),
                             Refused::Other(reason) => (Reply::NoPort(request.flow), reason),
                         };
                         self.shared.refused(self.peer, reason);
@@ -210,7 +226,7 @@ impl<'a> Session<'a> {
         let plan = settings::plan(&request)?;
         if let Some(flow) = self.flows.iter().find(|flow| flow.request.flow == request.flow) {
             return match flow.request == request {
-                true => Ok(flow.lease.port()),
+                true => Ok(flow.port),
                 false => other(format!("a second flow {}", request.flow)),
             };
         }
@@ -221,8 +237,8 @@ impl<'a> Session<'a> {
         let Some(share) = Share::take(&self.shared.load, |l| &l.flows, 1, most) else {
             return other(format!("{most} flows are open"));
         };
-        let host = self.peer.ip().to_canonical();
-        let mut plan = Plan { host: Some(host.to_string()), ..plan };
+        let host = self.peer.ip().to_canonical().to_string();
+        let mut plan = Plan { host: Some(host), ..plan };
         let id = self.flows.len() as u32 + 1;
         // A datagram of any size is one of the flow: its header is known, and no more.
         let bytes = match plan.connections[0].transport.datagrams() {
@@ -232,8 +248,36 @@ impl<'a> Session<'a> {
         plan.connections[0].payload = Some(bytes.into());
         let spec = plan.flows(crate::family(self.peer), u32::MAX).swap_remove(0);
         let spec = FlowSpec { id, ..spec };
+        let (inlet, port) = match spec.connection.transport.echoes() {
+            true => {
+                let at = self.addresses(&request);
+                let open = &self.shared.icmp;
+                let receiver = icmp::receiver(&plan, &spec, &request, &at, self.peer, open)?;
+                // ITGSend states it, and sends nothing there.
+                let port = if request.port > 0 { request.port } else { settings::DATA_PORT };
+                (Inlet::Icmp(receiver), port)
+            }
+            false => {
+                let lease = self.lease(&request, &plan, &spec)?;
+                let port = lease.port();
+                (Inlet::Port(lease), port)
+            }
+        };
+        let (end, message_bytes, phase) = (None, None, Phase::Open);
+        let flow =
+            Flow { request, plan, spec, end, message_bytes, phase, port, inlet, _share: share };
+        self.flows.push(flow);
+        if self.flows.len() == 1 {
+            let (session, peer) = (self.number, self.peer.into());
+            self.shared.report(ServerEvent::SessionOpened { session, peer, flows: 1 });
+        }
+        Ok(port)
+    }
+
+    /// Opens the port of a flow.
+    fn lease(&self, request: &FlowRequest, plan: &Plan, spec: &FlowSpec) -> Result<Lease, Refused> {
         let waiting = || Waiting {
-            client: host,
+            client: self.peer.ip().to_canonical(),
             number: (request.metadata != Metadata::Nothing).then_some(request.flow),
             rules: RULES,
             signals: None,
@@ -244,7 +288,7 @@ impl<'a> Session<'a> {
             arrived: self.arriving.0.clone(),
         };
         let mut opened = Err(Refused::Other("no address".into()));
-        for address in self.addresses(&request) {
+        for address in self.addresses(request) {
             let at = SocketAddr::new(address, request.port);
             let lease = self.shared.ports.open(at, waiting());
             opened = lease.map_err(|error| Refused::Other(error.to_string()));
@@ -252,16 +296,31 @@ impl<'a> Session<'a> {
                 break;
             }
         }
-        let lease = opened?;
-        let port = lease.port();
-        let (end, message_bytes, phase) = (None, None, Phase::Open);
-        let flow = Flow { request, plan, spec, end, message_bytes, phase, lease, _share: share };
-        self.flows.push(flow);
-        if self.flows.len() == 1 {
-            let (session, peer) = (self.number, self.peer.into());
-            self.shared.report(ServerEvent::SessionOpened { session, peer, flows: 1 });
+        opened
+    }
+
+    /// Begins the flows of ICMP of which something has arrived since the last look: the socket has stored it.
+    fn begin_icmp(&mut self) {
+        let now_ns = self.shared.workers.now_ns();
+        let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        let mut begun = vec![];
+        for flow in &mut self.flows {
+            let Inlet::Icmp(receiver) = &mut flow.inlet else { continue };
+            let Some(socket) = receiver.waiting.take_if(|socket| socket.has_arrived()) else {
+                continue;
+            };
+            let plan = sessions::counted(&flow.plan);
+            let mut end = End::new(&self.shared.workers, &plan, true);
+            if flow.spec.id == ports::FIRST {
+                end = end.with_host(self.peer.ip().to_canonical(), None);
+            }
+            end.datagrams(&flow.spec, false, socket, None);
+            end.start(ports::intervals(&self.start_ns, looked_ns, sessions::INTERVAL_NS));
+            begun.push((flow.spec.id, Arc::new(end)));
         }
-        Ok(port)
+        for (id, end) in begun {
+            self.begun(id, end, false);
+        }
     }
 
     /// Where the data of a flow may arrive: at the address that the client states, if it is one of this server's, or where
@@ -284,9 +343,9 @@ impl<'a> Session<'a> {
                 let Some(flow) = self.flows.iter_mut().find(|flow| flow.spec.id == id) else {
                     return;
                 };
-                flow.message_bytes = stated_bytes(flow.request.metadata, &begun);
+                flow.message_bytes = record::stated_bytes(flow.request.metadata, &begun);
                 let now_ns = self.shared.workers.now_ns();
-                match stream_end(self.shared, flow, stream) {
+                match stream_end(self.shared, flow, self.peer, stream) {
                     Ok(end) => {
                         end.start(ports::intervals(&self.start_ns, now_ns, sessions::INTERVAL_NS));
                         self.begun(id, Arc::new(end), true);
@@ -383,67 +442,6 @@ impl<'a> Session<'a> {
         }
         None
     }
-
-    /// Reports the session, with its record.
-    fn report(self, ended: Ended, control_bytes: u64) {
-        let start_ns = match self.start_ns.load(Ordering::Acquire) {
-            0 => self.shared.workers.now_ns(),
-            start_ns => start_ns,
-        };
-        let mut report = EndReport::default();
-        let mut connections = vec![];
-        let mut specs = vec![];
-        for flow in &self.flows {
-            let own = flow.end.as_ref().map(|end| end.finish());
-            let mut own = own.unwrap_or_else(|| EndReport {
-                // It was announced, and nothing arrived.
-                flows: vec![FlowReport {
-                    id: flow.spec.id,
-                    receiver: Some(Receiver::default()),
-                    ..FlowReport::default()
-                }],
-                ..EndReport::default()
-            });
-            let received = own.flows.first().and_then(|flow| flow.receiver.as_ref());
-            let (connection, spec) = flow.described(received);
-            connections.push(connection);
-            specs.push(spec);
-            report.host = report.host.or(own.host);
-            report.cpu = report.cpu.or(own.cpu);
-            report.warnings.append(&mut own.warnings);
-            report.flows.append(&mut own.flows);
-        }
-        let plan = Plan { connections, ..self.flows[0].plan.clone() };
-        let (name, reason) = (super::PROTOCOL.name, ended.reason.clone());
-        let intervals = sessions::intervals(start_ns, 0);
-        let ends = (report.clone(), None);
-        let record = sessions::record(name, plan, specs, self.peer, ends, intervals, ended);
-        let record = weir_model::record::Record { control_bytes: Some(control_bytes), ..record };
-        self.shared.report(ServerEvent::SessionClosed {
-            session: self.number,
-            peer: self.peer.into(),
-            reason,
-            report: Some(Box::new(report)),
-            record: Some(Box::new(record)),
-        });
-    }
-}
-
-impl Flow {
-    /// Its connection and flow as the record has them: with the size of its packets, of datagrams the mean of those that arrived.
-    fn described(&self, received: Option<&Receiver>) -> (Connection, FlowSpec) {
-        let connection = &self.plan.connections[0];
-        let bytes = match (connection.transport.datagrams(), received) {
-            (true, Some(r)) if r.packets > 0 => Some((r.bytes + r.packets / 2) / r.packets),
-            (true, _) => None,
-            (false, _) => self.message_bytes,
-        };
-        let payload = bytes.map(|bytes| ByteSize(bytes).into()).or(connection.payload.clone());
-        let connection = Connection { payload: payload.clone(), ..connection.clone() };
-        let size = payload.unwrap_or_else(|| self.spec.size.clone());
-        let spec = FlowSpec { size, connection: connection.clone(), ..self.spec.clone() };
-        (connection, spec)
-    }
 }
 
 /// Closes a flow: the port needs it no more.
@@ -452,25 +450,19 @@ async fn close_now(flow: &mut Flow, control: &mut Control) -> Result<(), Control
     control.send(&Reply::FlowClosed(flow.request.flow).to_bytes()).await
 }
 
-/// The bytes of the first message of a stream.
-fn stated_bytes(metadata: Metadata, begun: &[u8]) -> Option<u64> {
-    let at = match metadata {
-        Metadata::Whole => FRAME_BYTES,
-        Metadata::Short => 12,
-        Metadata::Nothing => return None,
-    };
-    let bytes = begun.get(at - 4..at)?.first_chunk()?;
-    Some(u32::from_be_bytes(*bytes).into()).filter(|bytes| *bytes > 0)
-}
-
 /// This end of a stream.
-fn stream_end(shared: &Shared, flow: &Flow, stream: TcpStream) -> Result<End, String> {
+fn stream_end(
+    shared: &Shared,
+    flow: &Flow,
+    peer: SocketAddr,
+    stream: TcpStream,
+) -> Result<End, String> {
     let failed = |error: weir_traffic::TrafficError| error.to_string();
     let _ = stream.set_options(&crate::serving::watched());
     session::accepted_stream(&flow.spec, false, &stream).map_err(failed)?;
     let mut end = End::new(&shared.workers, &flow.plan, true);
     if flow.spec.id == ports::FIRST {
-        end = end.with_host(flow.lease.client(), None);
+        end = end.with_host(peer.ip().to_canonical(), None);
     }
     end.stream(&flow.spec, false, stream).map_err(failed)?;
     Ok(end)

@@ -12,6 +12,7 @@ use weir_traffic::{Limits, ServerEvent, Stop, TrafficError};
 
 use super::codec::{self, Message, Reply};
 use super::control::{Control, ControlError};
+use super::icmp;
 use super::served::Session;
 use crate::ports::{Ports, Registry};
 use crate::{ServeConfig, Server, serving};
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub(super) bound: Vec<IpAddr>,
     pub(super) ports: Ports,
     pub(super) load: Arc<Load>,
+    pub(super) icmp: Arc<icmp::Open>,
     events: mpsc::UnboundedSender<ServerEvent>,
     next_session: AtomicU64,
 }
@@ -94,6 +96,7 @@ async fn serve(
         bound: server.bound,
         ports,
         load,
+        icmp: Arc::default(),
         events,
         next_session: AtomicU64::new(getrandom::u32().unwrap_or_default().into()),
     });

@@ -13,7 +13,7 @@ use crate::carried::{self, Side};
 
 const PEER: PeerName = PeerName::Ditg;
 /// The port of data at a receiver.
-const DATA_PORT: u16 = 8999;
+pub(super) const DATA_PORT: u16 = 8999;
 /// Default payload: that of ITGSend.
 const PAYLOAD: ByteSize = ByteSize(512);
 
@@ -98,7 +98,11 @@ pub(super) fn request(spec: &FlowSpec, peer: SocketAddr) -> FlowRequest {
     let is_datagrams = connection.transport.datagrams();
     FlowRequest {
         flow: spec.id,
-        layer4: if is_datagrams { Layer4::Udp } else { Layer4::Tcp },
+        layer4: match (is_datagrams, connection.transport.echoes()) {
+            (_, true) => Layer4::Icmp,
+            (true, false) => Layer4::Udp,
+            (false, false) => Layer4::Tcp,
+        },
         echoes: connection.echo.is_some(),
         tos: connection.tos().unwrap_or(0),
         metadata: match connection.header {
@@ -115,8 +119,8 @@ pub(super) fn request(spec: &FlowSpec, peer: SocketAddr) -> FlowRequest {
 /// Why a flow is not received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// ICMP, which has an error of its own.
-    Icmp,
+    /// ICMP can't be received, which has an error of its own.
+    Icmp(String),
     /// Something else.
     Other(String),
 }
@@ -130,17 +134,19 @@ pub(super) fn plan(request: &FlowRequest) -> Result<Plan, Refused> {
     let transport = match request.layer4 {
         Layer4::Tcp => Transport::tcp(),
         Layer4::Udp => Transport::udp(),
-        Layer4::Icmp => return Err(Refused::Icmp),
+        Layer4::Icmp => Transport::icmp(),
         Layer4::Other(4) => return other("SCTP".into()),
         Layer4::Other(5) => return other("DCCP".into()),
         Layer4::Other(number) => return other(format!("a protocol of number {number}")),
     };
     let is_datagrams = transport.datagrams();
     let is_own = |port| (1..crate::reflector::FIRST_CLIENT_PORT).contains(&port);
-    if is_own(request.port) {
+    // Messages of ICMP have no ports, and the system answers those that ask for it.
+    let is_icmp = transport.echoes();
+    if is_own(request.port) && !is_icmp {
         return other(format!("data port {}", request.port));
     }
-    let alone = is_datagrams.then_some(Switch::Off);
+    let alone = (is_datagrams && !is_icmp).then_some(Switch::Off);
     let fields = ConnectionFields {
         name: format!("flow-{}", request.flow),
         direction: Direction::Reverse,
@@ -151,7 +157,7 @@ pub(super) fn plan(request: &FlowRequest) -> Result<Plan, Refused> {
             (true, Metadata::Short) => HeaderFormat::DitgShort,
             (true, Metadata::Nothing) => HeaderFormat::None,
         },
-        echo: request.echoes.then_some(Echo::Whole),
+        echo: (request.echoes && !is_icmp).then_some(Echo::Whole),
         rate: Some(SendRate::UNLIMITED),
         // The client ends it.
         duration: Some(Span(0)),
@@ -192,10 +198,11 @@ mod tests {
         let all = requested(
             "[[connection]]\ntransport = \"udp\"\ncount = 2\ntos = 32\necho = \"whole\"\n\
              [[connection]]\n[[connection]]\ntransport = \"udp\"\nheader = \"ditg-short\"\n\
-             [[connection]]\ntransport = \"udp\"\nheader = \"none\"",
+             [[connection]]\ntransport = \"udp\"\nheader = \"none\"\n\
+             [[connection]]\ntransport = \"icmp\"",
         );
         let flows: Vec<u32> = all.iter().map(|request| request.flow).collect();
-        assert_eq!(flows, [1, 2, 3, 4, 5]);
+        assert_eq!(flows, [1, 2, 3, 4, 5, 6]);
         let udp = FlowRequest {
             flow: 1,
             layer4: Layer4::Udp,
@@ -210,6 +217,7 @@ mod tests {
         assert_eq!(all[2], FlowRequest { flow: 3, layer4: Layer4::Tcp, ..plain });
         assert_eq!(all[3], FlowRequest { flow: 4, metadata: Metadata::Short, ..plain });
         assert_eq!(all[4], FlowRequest { flow: 5, metadata: Metadata::Nothing, ..plain });
+        assert_eq!(all[5], FlowRequest { flow: 6, layer4: Layer4::Icmp, ..plain });
     }
 
     #[test]
@@ -238,6 +246,8 @@ mod tests {
             ("[[connection]]\npayload = 19", "connection[0].payload"),
             ("[[connection]]\npayload = \"64..100\"\nbytes = \"1K\"", "connection[0].bytes"),
             ("[[connection]]\ntransport = \"udp\"\npayload = 19", "connection[0].payload"),
+            ("[[connection]]\ntransport = \"icmp\"\npayload = 19", "connection[0].payload"),
+            ("[[connection]]\ntransport = \"icmp\"\nshape = \"rr\"", "connection[0].shape"),
             ("[[connection]]\ntransport = \"udp\"\necho = \"64\"", "connection[0].echo"),
             ("[[connection]]\ntransport = \"udp\"\nheader = \"rtp\"", "connection[0].header"),
             ("[[connection]]\ntransport = \"udp\"\nverify = true", "connection[0].verify"),
@@ -254,7 +264,8 @@ mod tests {
     #[test]
     fn an_announcement_and_its_plan_mean_the_same() {
         let text = "[[connection]]\ntransport = \"udp\"\ntos = 8\n[[connection]]\n\
-                    [[connection]]\ntransport = \"udp\"\nheader = \"none\"";
+                    [[connection]]\ntransport = \"udp\"\nheader = \"none\"\n\
+                    [[connection]]\ntransport = \"icmp\"\ntos = 8";
         let near = prepared(&config(text)).unwrap();
         for (spec, request) in near.flows(Family::Ipv4, 1500).iter().zip(requested(text)) {
             let far = plan(&request).unwrap();
@@ -271,7 +282,7 @@ mod tests {
         plan(&request).unwrap();
         plan(&FlowRequest { port: 0, ..request }).unwrap();
         let of = |layer4| plan(&FlowRequest { layer4, ..request });
-        assert_eq!(of(Layer4::Icmp), Err(Refused::Icmp));
+        plan(&FlowRequest { layer4: Layer4::Icmp, port: 0, ..request }).unwrap();
         for other in [0, 4, 5, 9] {
             assert!(matches!(of(Layer4::Other(other)), Err(Refused::Other(_))), "{other}");
         }

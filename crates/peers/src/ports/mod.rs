@@ -348,17 +348,11 @@ pub(crate) struct Ports {
 /// A flow's use of a port.
 pub(crate) struct Lease {
     used: Use,
-    client: IpAddr,
 }
 
 impl Lease {
     pub(crate) fn port(&self) -> u16 {
         self.used.port.at.port()
-    }
-
-    /// The host that announced the flow.
-    pub(crate) fn client(&self) -> IpAddr {
-        self.client
     }
 }
 
@@ -380,7 +374,6 @@ impl Ports {
     /// # Errors
     /// Those of the system: the port is in use, or no address of this host.
     pub(crate) fn open(&self, at: SocketAddr, flow: Waiting) -> Result<Lease, TrafficError> {
-        let client = flow.client;
         let is_datagrams = flow.spec.connection.transport.datagrams();
         let (plan, spec) = (flow.plan.clone(), flow.spec.clone());
         let bind = || self.bind(at, &plan, &spec);
@@ -388,7 +381,7 @@ impl Ports {
         let add = |state: &mut State, id| state.flows.add(Announced { id, at, owner, flow });
         let used = self.registry.join(at, is_datagrams, bind, add)?;
         self.registry.shared.open(&used.port, &mut lock(&used.port.state))?;
-        Ok(Lease { used, client })
+        Ok(Lease { used })
     }
 
     fn bind(&self, at: SocketAddr, plan: &Plan, spec: &FlowSpec) -> Result<Bound, TrafficError> {

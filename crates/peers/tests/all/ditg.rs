@@ -18,12 +18,12 @@ use crate::common::{LIMIT, Program, Serving, received, run, sent, served};
 static PORT_AT_V6: Mutex<()> = Mutex::new(());
 
 /// The port of data at an address.
-fn alone(bind: &str) -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn alone(bind: &str) -> Option<MutexGuard<'static, ()>> {
     bind.contains(':').then(|| PORT_AT_V6.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs a plan of these connections.
-fn test(to: SocketAddr, connections: &str) -> Result<Record, Failure> {
+pub(crate) fn test(to: SocketAddr, connections: &str) -> Result<Record, Failure> {
     run("ditg", to, connections, Stop::new(), &mut |_| {})
 }
 
@@ -119,7 +119,7 @@ fn flows_of_one_session_start_at_their_times_and_may_differ() {
     assert!(there >= 0.25, "{there}");
 }
 
-fn has_ditg(name: &str) -> bool {
+pub(crate) fn has_ditg(name: &str) -> bool {
     let mut command = Command::new("ITGDec");
     let found = command.arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !found {
@@ -157,7 +157,7 @@ fn decoded(log: &Path) -> Vec<(u32, u64, u64)> {
 }
 
 /// Runs ITGSend; returns what its own log says. It prints without end where its output is a pipe.
-fn itgsend(server: &Serving, name: &str, flags: &str) -> Vec<(u32, u64, u64)> {
+pub(crate) fn itgsend(server: &Serving, name: &str, flags: &str) -> Vec<(u32, u64, u64)> {
     let log = scratch(&format!("{name}.log"));
     let host = server.address.ip().to_string();
     let own = format!("-a {host} -Sdp {}", server.port());
@@ -237,14 +237,14 @@ fn several_flows_of_itgsend_are_one_session() {
 }
 
 /// A running ITGRecv with a log.
-struct ItgRecv {
+pub(crate) struct ItgRecv {
     program: Program,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     log: PathBuf,
 }
 
 impl ItgRecv {
-    fn start(host: &str, port: u16) -> ItgRecv {
+    pub(crate) fn start(host: &str, port: u16) -> ItgRecv {
         let log = scratch(&format!("recv-{port}.log"));
         let _ = std::fs::remove_file(&log);
         let mut command = Command::new("ITGRecv");
@@ -261,7 +261,7 @@ impl ItgRecv {
     }
 
     /// Ends it; returns what its log says.
-    fn end(mut self) -> Vec<(u32, u64, u64)> {
+    pub(crate) fn end(mut self) -> Vec<(u32, u64, u64)> {
         let pid = self.program.0.id().to_string();
         // It writes the rest of its log when it is interrupted.
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -328,7 +328,7 @@ fn itgrecv_receives_what_is_sent() {
 }
 
 /// Opens a session by hand.
-fn signalling(server: &Serving) -> TcpStream {
+pub(crate) fn signalling(server: &Serving) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(&[1]).unwrap();
@@ -337,14 +337,14 @@ fn signalling(server: &Serving) -> TcpStream {
 }
 
 /// The next bytes that a server sends.
-fn answer<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+pub(crate) fn answer<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes).unwrap();
     bytes
 }
 
 /// The announcement of a flow to 127.0.0.x.
-fn announcement(layer4: u8, meter: u8, flow: u32, port: u16) -> Vec<u8> {
+pub(crate) fn announcement(layer4: u8, meter: u8, flow: u32, port: u16) -> Vec<u8> {
     let mut bytes = vec![3, layer4, 0, meter, 0, 4];
     bytes.extend(flow.to_be_bytes());
     bytes.push(0);
@@ -355,7 +355,7 @@ fn announcement(layer4: u8, meter: u8, flow: u32, port: u16) -> Vec<u8> {
 }
 
 /// The port of an accepted flow.
-fn accepted(stream: &mut TcpStream, flow: u32) -> u16 {
+pub(crate) fn accepted(stream: &mut TcpStream, flow: u32) -> u16 {
     let [kind, f1, f2, f3, f4, p1, p2] = answer(stream);
     assert_eq!((kind, u32::from_be_bytes([f1, f2, f3, f4])), (5, flow));
     u16::from_be_bytes([p1, p2])
@@ -373,9 +373,7 @@ fn what_a_receiver_does_not_have_is_refused_by_the_protocols_errors() {
     let taken = UdpSocket::bind("127.0.0.16:0").unwrap();
     let taken = taken.local_addr().unwrap().port();
     let mut stream = signalling(&server);
-    for (layer4, port, error) in
-        [(3, 8999, 16), (4, 8999, 15), (5, 8999, 15), (2, 80, 15), (2, taken, 15)]
-    {
+    for (layer4, port, error) in [(4, 8999, 15), (5, 8999, 15), (2, 80, 15), (2, taken, 15)] {
         stream.write_all(&announcement(layer4, 1, 7, port)).unwrap();
         assert_eq!(answer::<5>(&mut stream), [error, 0, 0, 0, 7], "{layer4} {port}");
         refused(&server);

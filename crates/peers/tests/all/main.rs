@@ -4,6 +4,7 @@
 
 mod common;
 mod ditg;
+mod ditg_icmp;
 mod ditg_log;
 mod ditg_manager;
 mod echo;

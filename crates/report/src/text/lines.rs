@@ -211,7 +211,7 @@ impl IntervalTable {
             layout: Layout::new(flows, options),
             flows: flows.iter().map(|f| (f.id, f.clone())).collect(),
             show_flows: options.verbose || flows.len() <= FLOWS_SHOWN,
-            is_echo: flows.iter().any(|f| f.transport.echoes()),
+            is_echo: flows.iter().any(|f| f.transport.echoes() && f.shape.has_transactions()),
         }
     }
 

@@ -62,7 +62,7 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
     let mut connections = plan.connections.iter();
     // An imported result may have round trips alongside streams.
     let is_echo = match start.imported_from {
-        None => connections.any(|c| c.transport.echoes()),
+        None => connections.any(|c| c.transport.echoes() && c.shape.has_transactions()),
         Some(_) => connections.all(|c| c.transport.echoes()),
     };
     let with = match &servers[..] {

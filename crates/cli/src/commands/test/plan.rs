@@ -136,7 +136,7 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     if args.replay.replay.is_some() && !traffic.names_transport() && like.transport.ip() {
         like.transport = Transport::udp().name();
     }
-    if like.transport.echoes() {
+    if like.transport.echoes() && !plan.peer.counts_icmp() {
         echo(&mut like);
     }
     if like.transport.replays_frames() && args.replay.replay.is_some() {
