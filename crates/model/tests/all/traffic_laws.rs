@@ -73,6 +73,10 @@ fn laws_print_in_canonical_form() {
             "on_off(on=1s, off=exponential(mean=2s), interval=mixture(1ms:1, normal(mean=9ms, deviation=1ms):2))",
             "on_off(interval=mixture(1ms:1, normal(deviation=1ms, mean=9ms):2), off=exponential(mean=2s), on=1s)",
         ),
+        (
+            "on_off(on=exponential(mean=1s), period=3s, interval=1ms)",
+            "on_off(interval=1ms, on=exponential(mean=1s), period=3s)",
+        ),
         ("table(1ms:9, 500pps:1)", "table(1ms:9, 2ms:1)"),
     ] {
         let spacing: Spacing = given.parse().unwrap();
@@ -152,6 +156,11 @@ fn invalid_laws_are_refused() {
         ("on_off(on=1s, off=1s, interval=exponential)", "spacing.on_off.interval"),
         ("on_off(on=1s, off=values(1ms, 2ms), interval=1ms)", "spacing.on_off.off"),
         ("on_off(on=1s, off=x, interval=1ms)", "spacing.on_off.off"),
+        ("on_off(on=1s, interval=1ms)", "spacing.on_off.off"),
+        ("on_off(on=1s, off=1s, period=3s, interval=1ms)", "spacing.on_off.off"),
+        ("on_off(on=1s, period=1s..3s, interval=1ms)", "spacing.on_off.period"),
+        ("on_off(on=pareto(shape=3, scale=1s), period=3s, interval=1ms)", "spacing.on_off.on"),
+        ("on_off(on=exponential(mean=1s, min=1ms), period=3s, interval=1ms)", "spacing.on_off.on"),
     ] {
         assert_eq!(field(text.parse::<Spacing>().unwrap_err()), named, "{text}");
     }
@@ -390,6 +399,59 @@ fn phases_have_their_lengths() {
 }
 
 #[test]
+fn phases_with_a_period_start_one_period_apart_or_one_after_the_other() {
+    let law = |on: &str, period: &str| format!("on_off(on={on}, period={period}, interval=1ms)");
+    // 40 ms ON of 100 ms; of 30 ms, which is always over.
+    for (period, expected) in [("100ms", 2.5), ("30ms", 1.0)] {
+        let law = law("40ms", period);
+        let mean = law.parse::<Spacing>().unwrap().moments().mean_ns.unwrap() / 1e6;
+        assert!((mean - expected).abs() < 1e-9, "{period}: {mean}");
+        let drawn = intervals(&law, 1, 200).iter().sum::<f64>() / 200.0;
+        assert!((drawn - 1.0).abs() < 1e-9, "{period}: {drawn}");
+    }
+    const PACKETS: u64 = 400_000;
+    // E[max(ON, period)] / E[ON], and how often a period outlasts its ON phase.
+    let exponential = |mean: u32| format!("exponential(mean={mean}ms)");
+    let e = std::f64::consts::E;
+    for (on, period, expected, outlasts) in [
+        (exponential(50), "100ms".to_owned(), (100.0 + 50.0 / (e * e)) / 50.0, 1.0 - 1.0 / (e * e)),
+        ("50ms".into(), exponential(100), (50.0 + 100.0 / e.sqrt()) / 50.0, 1.0 / e.sqrt()),
+        (exponential(50), exponential(100), (150.0 - 100.0 / 3.0) / 50.0, 2.0 / 3.0),
+        // A maximum of both.
+        ("exponential(mean=50ms, max=50ms)".into(), "100ms".into(), 2.0 / (1.0 - 1.0 / e), 1.0),
+    ] {
+        let law = law(&on, &period);
+        let mean = law.parse::<Spacing>().unwrap().moments().mean_ns.unwrap() / 1e6;
+        assert!((mean - expected).abs() < 1e-5 * expected, "{law}: {mean} {expected}");
+        let drawn: Vec<f64> = intervals(&law, 5, PACKETS).iter().map(|x| x * mean).collect();
+        // Some 8000 phases, whose lengths vary by about one of their mean.
+        let realised = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        assert!((realised / mean - 1.0).abs() < 5.0 / 8000f64.sqrt(), "{law}: {realised}");
+        // Pauses of a length of 1 ms at least, of which an ON phase that is shorter than a packet's interval hides some.
+        let pauses = drawn.iter().filter(|ms| **ms > 1.0 + 1e-6).count() as f64;
+        let phases =
+            PACKETS as f64 * if on.contains("max") { 1.0 / (50.0 * (1.0 - 1.0 / e)) } else { 0.02 };
+        assert!((pauses / phases - outlasts).abs() < 0.05, "{law}: {pauses}");
+    }
+    // Between two pauses lies a period, unless ON phases have followed each other.
+    let law = law("exponential(mean=50ms)", "100ms");
+    let mean = law.parse::<Spacing>().unwrap().moments().mean_ns.unwrap() / 1e6;
+    let (mut now, mut starts) = (0.0, vec![]);
+    for ms in intervals(&law, 5, PACKETS).iter().map(|x| x * mean) {
+        now += ms;
+        if ms > 1.0 + 1e-6 {
+            starts.push(now);
+        }
+    }
+    let apart: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // A phase begins within a packet's interval.
+    assert!(apart.iter().all(|ms| *ms > 99.0), "{apart:?}");
+    let exact = apart.iter().filter(|ms| (**ms - 100.0).abs() < 1.0).count() as f64;
+    let share = exact / apart.len() as f64;
+    assert!((share - (1.0 - 1.0 / (e * e))).abs() < 0.03, "{share}");
+}
+
+#[test]
 fn the_rate_gives_the_scale_of_laws_without_one() {
     for law in ["gamma(shape=0.5)", "weibull(shape=2)", "pareto(shape=4)", "exponential"] {
         assert_eq!(law.parse::<Spacing>().unwrap().moments().mean_ns, None);
@@ -552,7 +614,9 @@ fn a_name_alone_is_refused_by_the_missing_key() {
         let (field, given, accepted) = accepted::<Spacing>(law);
         let key = field.rsplit('.').next().unwrap();
         assert_eq!(given, "nothing", "{law}");
-        let (key_form, example) = accepted.split_once(", such as ").unwrap();
+        let (key_form, example) = accepted
+            .split_once(", such as ")
+            .unwrap_or_else(|| panic!("{law}: {field}: {accepted}"));
         assert_eq!(key_form, format!("{key}=VALUE"), "{law}");
         assert!(example.parse::<Spacing>().is_ok(), "{law}: {example}");
         named += 1;
