@@ -1,5 +1,6 @@
 //! MGEN's scripts (version 5): events of flows at their times, and global commands. Keywords have any case, and may be shortened.
 
+mod clone;
 mod pattern;
 
 use weir_model::ModelError;
@@ -10,6 +11,7 @@ use super::line::{Words, lines, meant};
 use super::plan::{Options, script};
 use super::timeline::{Period, Timelines, Traffic};
 use super::{Destination, Note, Script, refused};
+pub use clone::{Captured, Captures};
 use pattern::{MessageBytes, Sent, sent};
 
 /// Latest time of an event, s: 7 days.
@@ -79,13 +81,14 @@ const OPTIONS: &[&str] = &[
     "RETRY",
 ];
 
-/// Reads a script.
+/// Reads a script. `captures`: the captures that its flows clone.
 ///
 /// # Errors
 /// What is not valid, or what a plan can't express, by its line.
-pub fn read(text: &str, to: Destination) -> Result<Script, ModelError> {
+pub fn read(text: &str, to: Destination, captures: &mut Captures) -> Result<Script, ModelError> {
     let mut reader = Reader {
         to,
+        captures,
         is_checked: false,
         offset_ns: 0,
         tos: None,
@@ -128,8 +131,9 @@ struct Changes {
     count: Option<Option<u64>>,
 }
 
-struct Reader {
+struct Reader<'a, 'b> {
     to: Destination,
+    captures: &'a mut Captures<'b>,
     is_checked: bool,
     offset_ns: u64,
     tos: Option<u8>,
@@ -138,7 +142,7 @@ struct Reader {
     events: Vec<Event>,
 }
 
-impl Reader {
+impl Reader<'_, '_> {
     fn note(&mut self, line: usize, word: &str, why: &str) {
         self.notes.push(Note { line, text: format!("{word} {why}") });
     }
@@ -299,7 +303,11 @@ impl Reader {
                 (true, Destination::Script) => MessageBytes::Message,
                 (true, Destination::Server) => MessageBytes::Write,
             };
-            changes.sent = Some(sent(name, Words::new(line, &parameters), of)?);
+            let words = Words::new(line, &parameters);
+            changes.sent = Some(match name {
+                "CLONE" => clone::cloned(words, of, self.captures)?,
+                name => sent(name, words, of)?,
+            });
         }
         Ok(changes)
     }

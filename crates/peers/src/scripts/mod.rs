@@ -15,7 +15,7 @@ use weir_model::document::{DocumentCode, DocumentError};
 use weir_model::plan::Plan;
 
 pub use fuzz::{fuzz_mgen_script, fuzz_rude_script};
-pub use mgen::read as read_mgen;
+pub use mgen::{Captured, Captures, read as read_mgen};
 pub use rude::read as read_rude;
 
 /// Maximum length of a script, bytes.
@@ -80,13 +80,21 @@ fn shown(text: &str) -> String {
 mod fuzz {
     //! Fuzz bodies of the parsers.
 
-    use super::{Destination, read_mgen, read_rude};
+    use super::{Captured, Destination, read_mgen, read_rude};
 
     /// Fuzz body: any text is a checked plan, or an error with its line.
     pub fn fuzz_mgen_script(data: &[u8]) {
         let Ok(text) = std::str::from_utf8(data) else { return };
         for to in [Destination::Script, Destination::Server] {
-            check(text, read_mgen(text, to));
+            // A capture of the text's own bytes.
+            let mut capture = |_: &str| {
+                let packet = |(at, byte): (usize, u8)| Captured {
+                    at_ns: at as u64 * u64::from(byte) * 1_000_000,
+                    frame_bytes: 60 + u64::from(byte),
+                };
+                Ok(text.bytes().take(100).enumerate().map(packet).collect())
+            };
+            check(text, read_mgen(text, to, &mut capture));
         }
     }
 

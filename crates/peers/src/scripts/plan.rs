@@ -43,7 +43,7 @@ pub(super) fn script(
                 1 => flow.to_string(),
                 number => format!("{flow}.{number}"),
             };
-            if part.first.until_ns.is_none() && part.first.limit.is_none() {
+            if part.first.until_ns.is_none() && part.first.most().is_none() {
                 let text = format!("flow {flow} has no end: it sends until the test is stopped");
                 notes.push(Note { line: part.first.line, text });
             }
@@ -123,7 +123,13 @@ fn fields(part: &Part, name: String, options: Options) -> Result<ConnectionField
             refused(period.line, "rate", rate.to_string(), accepted)
         })
     };
+    let recorded;
     let (rate, spacing) = match &traffic.pattern {
+        Pattern::Recorded(gaps, _) => {
+            let gaps: Vec<String> = gaps.iter().map(|gap| format!("{gap}ns")).collect();
+            recorded = format!("values({})", gaps.join(", "));
+            (None, Some(&recorded))
+        }
         Pattern::Silent => (Some(packets_per_second(0.0)?), None),
         Pattern::Unlimited => (Some(SendRate::UNLIMITED), None),
         Pattern::Even(rate) => (Some(packets_per_second(*rate)?), None),
@@ -178,12 +184,17 @@ fn fields(part: &Part, name: String, options: Options) -> Result<ConnectionField
 fn end(period: &Period) -> Result<(Option<Span>, Option<u64>), ModelError> {
     let length_ns = period.until_ns.map(|until| until.saturating_sub(period.from_ns));
     let by_time = (Some(Span(length_ns.unwrap_or(0))), None);
-    let Some(limit) = period.limit else { return Ok(by_time) };
+    let Some(limit) = period.most() else { return Ok(by_time) };
     let Some(length_ns) = length_ns else { return Ok((None, Some(limit))) };
     match period.traffic.pattern {
         // The last one is sent before the end.
         Pattern::Even(rate) if (limit - 1) as f64 / rate < length_ns as f64 / 1e9 => {
             Ok((None, Some(limit)))
+        }
+        Pattern::Recorded(..) => {
+            let until_ns = period.from_ns.saturating_add(length_ns);
+            let is_ended = period.messages(until_ns).is_some_and(|sent| sent >= limit);
+            Ok(if is_ended { (None, Some(limit)) } else { by_time })
         }
         Pattern::Even(_) | Pattern::Silent => Ok(by_time),
         Pattern::Unlimited | Pattern::Law(..) => {

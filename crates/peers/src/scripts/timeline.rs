@@ -1,6 +1,7 @@
 //! What the flows of a script send over time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_model::ModelError;
 use weir_model::content::Content;
@@ -22,6 +23,8 @@ pub(super) enum Pattern {
     Even(f64),
     /// The law of the intervals, and its rate where it has none of its own.
     Law(String, Option<f64>),
+    /// The intervals in turn, ns, and after how many messages they end.
+    Recorded(Arc<[u64]>, Option<u64>),
 }
 
 /// What a flow sends.
@@ -58,14 +61,36 @@ pub(super) struct Period {
 
 impl Period {
     /// Messages until `at_ns`, if they are known.
-    fn messages(&self, at_ns: u64) -> Option<u64> {
+    pub(super) fn messages(&self, at_ns: u64) -> Option<u64> {
         let seconds = at_ns.saturating_sub(self.from_ns) as f64 / 1e9;
         match self.traffic.pattern {
             Pattern::Silent => Some(0),
             // The first one is sent at the beginning.
             Pattern::Even(rate) => Some((seconds * rate - 1e-9).ceil().max(0.0) as u64),
             Pattern::Unlimited | Pattern::Law(..) => None,
+            Pattern::Recorded(ref gaps, most) => {
+                // Times before the end, of which those of a turn start again after all intervals.
+                let Some(last) = at_ns.checked_sub(self.from_ns + 1) else { return Some(0) };
+                let turn: u64 = gaps.iter().sum::<u64>().max(1);
+                let started = |at: &mut u64, gap: &u64| {
+                    let time = *at;
+                    *at += gap;
+                    Some(time)
+                };
+                let times = gaps.iter().scan(0, started).filter(|at| *at <= last % turn);
+                let sent = (last / turn).saturating_mul(gaps.len() as u64) + times.count() as u64;
+                Some(most.map_or(sent, |most| sent.min(most)))
+            }
         }
+    }
+
+    /// After how many messages it ends, if after any.
+    pub(super) fn most(&self) -> Option<u64> {
+        let own = match self.traffic.pattern {
+            Pattern::Recorded(_, most) => most,
+            _ => None,
+        };
+        self.limit.into_iter().chain(own).min()
     }
 }
 

@@ -1,4 +1,4 @@
-//! D-ITG's flows of ICMP: Weir with Weir, with Debian's ITGSend and ITGRecv, and with hosts that send what nobody announced.
+//! D-ITG's flows of ICMP: Weir with Weir, with Debian's ITGSend and ITGRecv, and with messages that no client announced.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -24,7 +24,7 @@ fn counted(server: &Serving, sessions: usize) -> BTreeMap<String, Vec<(u64, u64,
     counted
 }
 
-/// Two even flows, one of which changes its rate, one with a limit, and random intervals.
+/// Two even flows, one of which changes its rate, one with a limit, random intervals, and bursts of fixed and random durations.
 fn script(port: u16) -> String {
     format!(
         "TXCHECKSUM\n\
@@ -35,7 +35,9 @@ fn script(port: u16) -> String {
          0.0 ON 3 UDP DST 127.0.0.1/{port} POISSON [200 60]\n\
          2.0 OFF 3\n\
          0.0 ON 4 UDP DST 127.0.0.1/{port} BURST [REGULAR 1.0 PERIODIC [100 64] FIXED 0.5]\n\
-         1.8 OFF 4\n"
+         1.8 OFF 4\n\
+         0.0 ON 5 UDP DST 127.0.0.1/{port} BURST [RANDOM 0.01 POISSON [4000 60] EXP 0.005]\n\
+         2.0 OFF 5\n"
     )
 }
 
@@ -43,13 +45,14 @@ fn script(port: u16) -> String {
 fn weir_sends_what_mgen_sends_by_the_same_script() {
     let ours = Serving::start("mgen", "127.0.0.1", Limits::default());
     let script_of_ours = script(ours.address.port());
-    let read = read_mgen(&script_of_ours, Destination::Script).unwrap();
+    let read =
+        read_mgen(&script_of_ours, Destination::Script, &mut |_| Err(String::new())).unwrap();
     assert_eq!(read.notes, []);
     let config = ClientConfig::new(read.plan, "");
     weir_peers::check(&config).unwrap();
     let record = weir_peers::run(config, Stop::new(), &mut |_| {}).unwrap();
-    assert_eq!(record.flows.len(), 4);
-    let by_weir = counted(&ours, 4);
+    assert_eq!(record.flows.len(), 5);
+    let by_weir = counted(&ours, 5);
     let counts = |flow: &str| by_weir[flow][0];
     assert_eq!((counts("1").0, counts("1").1), (150, 15_000));
     assert_eq!((counts("2").0, counts("2").1), (30, 30_000));
@@ -72,12 +75,16 @@ fn weir_sends_what_mgen_sends_by_the_same_script() {
         return;
     };
     let _mgen = Program(child);
-    let by_mgen = counted(&theirs, 4);
+    let by_mgen = counted(&theirs, 5);
     std::fs::remove_dir_all(&folder).unwrap();
-    for (flow, [mgen, weir]) in ["1", "2", "3", "4"].map(|f| (f, [by_mgen[f][0], by_weir[f][0]])) {
+    let both = |f: &'static str| (f, [by_mgen[f][0], by_weir[f][0]]);
+    for (flow, [mgen, weir]) in ["1", "2", "3", "4", "5"].map(both) {
         let most = match flow {
             // Six standard deviations of each Poisson count.
             "3" => 6 * 2 * 20,
+            // 171 bursts of 20 ± 20.5 messages: 6.1 standard deviations of the difference, which is exceeded once in 10^9.
+            // Without pauses there were 8000 messages.
+            "5" => 2300,
             "2" => 0,
             // mgen's timers of an event and of a message may expire in either order; its first burst lacks a message.
             _ => 4,

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use weir_peers::scripts::{self, Destination, MAX_SCRIPT_BYTES};
+use weir_link::capture::CaptureReader;
+use weir_peers::scripts::{self, Captured, Destination, MAX_SCRIPT_BYTES};
 
 use super::args::TestArgs;
 use crate::error::CliError;
@@ -28,7 +29,10 @@ pub(super) fn translated(args: &TestArgs) -> Result<Option<String>, CliError> {
         false => Destination::Server,
     };
     let (path, read) = match (&general.mgen_script, &general.rude_script) {
-        (Some(path), _) => (path, scripts::read_mgen(&text("--mgen-script", path)?, to)),
+        (Some(path), _) => {
+            let script = text("--mgen-script", path)?;
+            (path, scripts::read_mgen(&script, to, &mut packets))
+        }
         (None, Some(path)) => {
             // A trace is named from the directory in which the program runs, as RUDE does.
             let mut trace = |name: &str| {
@@ -55,6 +59,25 @@ fn text(flag: &'static str, path: &Path) -> Result<String, CliError> {
         .and_then(|file| file.take(limit).read_to_string(&mut text))
         .map_err(CliError::io(reading(flag), path))?;
     Ok(text)
+}
+
+/// Maximum number of packets of a capture that are read: one more than a plan can have.
+const MAX_PACKETS: usize = 10_001;
+
+/// The packets of a capture, which is named from the directory in which the program runs, as MGEN does.
+fn packets(name: &str) -> Result<Vec<Captured>, String> {
+    let refused = |error: &dyn std::fmt::Display| format!("a capture that can be read ({error})");
+    let file = std::fs::File::open(name).map_err(|error| refused(&error))?;
+    let input = std::io::BufReader::new(file);
+    let mut reader = CaptureReader::new(input, name).map_err(|error| refused(&error))?;
+    let mut packets = vec![];
+    while let Some(frame) = reader.next_frame().map_err(|error| refused(&error))? {
+        packets.push(Captured { at_ns: frame.time_ns, frame_bytes: frame.original_len.into() });
+        if packets.len() == MAX_PACKETS {
+            break;
+        }
+    }
+    Ok(packets)
 }
 
 fn reading(flag: &str) -> &'static str {

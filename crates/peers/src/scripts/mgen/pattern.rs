@@ -18,7 +18,7 @@ pub(super) enum MessageBytes {
 
 impl MessageBytes {
     /// Minimum and maximum, and how they are stated.
-    fn bounds(self) -> ((u64, u64), &'static str) {
+    pub(super) fn bounds(self) -> ((u64, u64), &'static str) {
         match self {
             MessageBytes::Datagram => ((28, 8192), "28 to 8192 bytes over UDP"),
             MessageBytes::Message => ((76, 65_535), "76 to 65535 bytes over TCP"),
@@ -38,7 +38,7 @@ pub(super) struct Sent {
     pub(super) bytes: (u64, u64),
 }
 
-/// Reads the parameters of a pattern.
+/// Reads the parameters of a pattern, which is PERIODIC, POISSON, JITTER or BURST.
 pub(super) fn sent(name: &str, mut words: Words, of: MessageBytes) -> Result<Sent, ModelError> {
     let sent = match name {
         "PERIODIC" => {
@@ -67,15 +67,7 @@ pub(super) fn sent(name: &str, mut words: Words, of: MessageBytes) -> Result<Sen
             };
             Sent { pattern, size, bytes }
         }
-        "BURST" => burst(&mut words, of)?,
-        _ => {
-            let given = words.next().unwrap_or_default();
-            return Err(words.refused(
-                name,
-                given,
-                "--replay FILE, which sends the packets of a capture",
-            ));
-        }
+        _ => burst(&mut words, of)?,
     };
     match words.next() {
         None => Ok(sent),
@@ -125,8 +117,7 @@ fn uniform(rate: f64, fraction: f64) -> String {
     format!("uniform(min={}ns, max={}ns)", bound(1.0 - fraction), bound(1.0 + fraction))
 }
 
-/// Bursts: the intervals within one, and pauses such that one starts an interval after another. If they overlap there is no
-/// pause.
+/// Bursts: the intervals within one, and the time from the start of one to that of the next. If they overlap there is no pause.
 fn burst(words: &mut Words, of: MessageBytes) -> Result<Sent, ModelError> {
     const NAME: &str = "BURST";
     let kind = words.value(NAME, "REGULAR or RANDOM")?;
@@ -140,12 +131,13 @@ fn burst(words: &mut Words, of: MessageBytes) -> Result<Sent, ModelError> {
     let name = meant(word, &["PERIODIC", "POISSON", "JITTER"]);
     let name = name.ok_or_else(|| words.refused(NAME, word, accepted))?;
     let inner = sent(name, Words::new(words.line, words.parameters(name)?), of)?;
-    let kind = words.value(NAME, "FIXED")?;
+    let accepted_kinds = "FIXED or EXPONENTIAL";
+    let kind = words.value(NAME, accepted_kinds)?;
     let length = words.number(NAME, 0.0, 3600.0, "a duration of 0 to 3600 seconds")?;
-    if meant(kind, &["FIXED", "EXPONENTIAL"]) != Some("FIXED") {
-        let accepted = "FIXED: after EXPONENTIAL a pause depends on the burst before it, which no law expresses";
-        return Err(words.refused(NAME, kind, accepted));
-    }
+    let is_fixed = match meant(kind, &["FIXED", "EXPONENTIAL"]) {
+        Some(kind) => kind == "FIXED",
+        None => return Err(words.refused(NAME, kind, accepted_kinds)),
+    };
     let (within, mean) = match &inner.pattern {
         Pattern::Even(rate) => (format!("{}ns", (1e9 / rate).round()), 1.0 / rate),
         Pattern::Law(law, Some(rate)) if law == "exponential" => {
@@ -155,7 +147,7 @@ fn burst(words: &mut Words, of: MessageBytes) -> Result<Sent, ModelError> {
         Pattern::Law(law, None) => (law.clone(), 0.0),
         _ => return Err(words.refused(NAME, word, accepted)),
     };
-    if is_regular && interval <= length {
+    if interval == 0.0 || is_regular && is_fixed && interval <= length {
         return Ok(inner);
     }
     if length < mean {
@@ -165,15 +157,11 @@ fn burst(words: &mut Words, of: MessageBytes) -> Result<Sent, ModelError> {
             "a duration of at least one interval",
         ));
     }
-    let ns = |seconds: f64| (seconds * 1e9).round();
-    let off = match is_regular {
-        true => format!("{}ns", ns(interval - length)),
-        // What is left of an exponential time after the burst is exponential, too, if anything is. No pause is 0.
-        false => {
-            let left = (-length / interval).exp();
-            format!("mixture(1ns:{:e}, exponential(mean={}ns):{left:e})", 1.0 - left, ns(interval))
-        }
+    let lasting = |seconds: f64, is_constant: bool| {
+        let ns = (seconds * 1e9).round();
+        if is_constant { format!("{ns}ns") } else { format!("exponential(mean={ns}ns)") }
     };
-    let law = format!("on_off(on={}ns, off={off}, interval={within})", ns(length));
+    let (on, period) = (lasting(length, is_fixed), lasting(interval, is_regular));
+    let law = format!("on_off(on={on}, period={period}, interval={within})");
     Ok(Sent { pattern: Pattern::Law(law, None), ..inner })
 }

@@ -3,8 +3,13 @@ use weir_model::units::Span;
 
 use super::*;
 
+/// A script that clones no capture.
+fn read_alone(text: &str, to: Destination) -> Result<Script, ModelError> {
+    read(text, to, &mut |_| Err("a file".into()))
+}
+
 fn plan(text: &str) -> Plan {
-    read(text, Destination::Script).unwrap().plan
+    read_alone(text, Destination::Script).unwrap().plan
 }
 
 /// The one connection of a script whose first line is an ON event with these options.
@@ -17,7 +22,7 @@ fn connection(options: &str) -> Connection {
 
 /// Line, word and given value of the error of a script.
 fn error(text: &str) -> (usize, String, String) {
-    match read(text, Destination::Script).unwrap_err() {
+    match read_alone(text, Destination::Script).unwrap_err() {
         ModelError::Document(error) => (error.line.unwrap(), error.field, error.given),
         other => panic!("{text}: {other}"),
     }
@@ -57,20 +62,31 @@ fn patterns_are_rates_and_laws() {
         (
             "BURST [REGULAR 10 PERIODIC [10 100] FIXED 4]",
             None,
-            "on_off(on=4s, off=6s, interval=100ms)",
+            "on_off(on=4s, period=10s, interval=100ms)",
         ),
         (
             "BURST [REG 2 POISSON [10 100] FIX 1]",
             None,
-            "on_off(on=1s, off=1s, interval=exponential(mean=100ms))",
+            "on_off(on=1s, period=2s, interval=exponential(mean=100ms))",
         ),
         // One burst follows another.
         ("BURST [REGULAR 4 PERIODIC [10 100] FIXED 4]", Some("10pps"), "constant"),
         (
             "BURST [RANDOM 10 PERIODIC [10 100] FIXED 10]",
             None,
-            "on_off(on=10s, off=mixture(1ns:6.321205588285577e-1, exponential(mean=10s):3.6787944117144233e-1), interval=100ms)",
+            "on_off(on=10s, period=exponential(mean=10s), interval=100ms)",
         ),
+        (
+            "BURST [RANDOM 10 PERIODIC [10 100] EXP 5]",
+            None,
+            "on_off(on=exponential(mean=5s), period=exponential(mean=10s), interval=100ms)",
+        ),
+        (
+            "BURST [REGULAR 3 POISSON [10 100] EXPONENTIAL 5]",
+            None,
+            "on_off(on=exponential(mean=5s), period=3s, interval=exponential(mean=100ms))",
+        ),
+        ("BURST [REGULAR 0 PERIODIC [10 100] EXP 5]", Some("10pps"), "constant"),
     ] {
         let c = connection(pattern);
         assert_eq!(c.rate, rate.map(|rate| rate.parse().unwrap()), "{pattern}");
@@ -149,7 +165,7 @@ fn an_offset_leaves_out_what_is_before_it() {
 fn what_has_no_effect_is_noted_and_the_rest_refused_by_line_and_word() {
     let script = "START 13:30:00\n0 LISTEN UDP 5000-5002\nJOIN 224.1.2.3\n\
         ON 1 UDP DST host.example/5000 PERIODIC [1 100] INTERFACE eth0 QUEUE 5";
-    let read = read(script, Destination::Script).unwrap();
+    let read = read_alone(script, Destination::Script).unwrap();
     let lines: Vec<usize> = read.notes.iter().map(|note| note.line).collect();
     // The last is that the flow has no end.
     assert_eq!(lines, [1, 2, 3, 4, 4, 4]);
@@ -170,8 +186,10 @@ fn what_has_no_effect_is_noted_and_the_rest_refused_by_line_and_word() {
         (&format!("{on} PERIODIC [x 100]"), (1, "PERIODIC", "x")),
         (&format!("{on} PERIODIC 1 100"), (1, "PERIODIC", "1 100")),
         (&format!("{on} JITTER [1 100 0.6]"), (1, "JITTER", "0.6")),
-        (&format!("{on} CLONE [tcpdump f.pcap]"), (1, "CLONE", "tcpdump")),
-        (&format!("{on} BURST [RANDOM 10 PERIODIC [10 100] EXP 5]"), (1, "BURST", "EXP")),
+        (&format!("{on} CLONE [tcpdump f.pcap]"), (1, "CLONE", "f.pcap")),
+        (&format!("{on} CLONE [pcapng f.pcap]"), (1, "CLONE", "pcapng")),
+        (&format!("{on} CLONE [tcpdump f.pcap -2]"), (1, "CLONE", "-2")),
+        (&format!("{on} BURST [RANDOM 10 PERIODIC [10 100] UNIFORM 5]"), (1, "BURST", "UNIFORM")),
         (
             &format!("{on} BURST [RANDOM 10 BURST [RANDOM 1 PERIODIC [1 100] FIXED 5] FIXED 5]"),
             (1, "BURST", "BURST"),
@@ -208,7 +226,7 @@ fn streams_go_to_the_scripts_destinations() {
 fn the_flows_of_a_script_may_go_to_a_server_by_weirs_own_protocol() {
     let script = "ON 1 TCP DST 192.0.2.1/5000 SRC 5001 PERIODIC [1 100000]\n5 OFF 1\n\
         ON 2 UDP DST 192.0.2.2/5000 SRC 5001 PERIODIC [10 100]\n5 OFF 2";
-    let plan = read(script, Destination::Server).unwrap().plan;
+    let plan = read_alone(script, Destination::Server).unwrap().plan;
     assert_eq!(plan.peer.label(), "weir");
     assert!(plan.connections.iter().all(|c| c.host.is_none() && c.client_port().is_none()));
     assert!(plan.connections.iter().all(|c| c.header == HeaderFormat::Native));
@@ -227,4 +245,57 @@ fn mutated_scripts_are_read_or_refused() {
         5_000,
         crate::scripts::fuzz_mgen_script,
     );
+}
+
+/// The connection of a script that clones packets of these times (ms) and frames.
+fn cloning(parameters: &str, packets: &[(u64, u64)], off: &str) -> Result<Connection, ModelError> {
+    let text = format!("0 ON 1 UDP DST 192.0.2.1/5000 CLONE [tcpdump f.pcap{parameters}]{off}");
+    let mut captures = |name: &str| {
+        assert_eq!(name, "f.pcap");
+        let packet =
+            |&(ms, frame_bytes): &(u64, u64)| Captured { at_ns: ms * 1_000_000, frame_bytes };
+        Ok(packets.iter().map(packet).collect())
+    };
+    read(&text, Destination::Script, &mut captures).map(|script| script.plan.connections[0].clone())
+}
+
+#[test]
+fn a_clone_has_the_sizes_and_times_of_a_capture() {
+    let packets = packets_in_disorder();
+    let other_end = [(5, 142), (15, 242), (35, 1042), (30, 342)];
+    let c = |parameters: &str| cloning(parameters, &packets, "").unwrap();
+    let sizes = |c: &Connection| c.payload.as_ref().unwrap().to_string();
+    let once = c(" 0");
+    assert_eq!((once.packets, sizes(&once)), (Some(4), "values(100, 200, 1000)".into()));
+    // The last is earlier than the one before it.
+    assert_eq!(once.spacing, "values(10ms, 20ms, 0ns)".parse().unwrap());
+    // The first packet is not repeated.
+    assert_eq!((c(" [2]").packets, sizes(&c(" 2"))), (Some(10), "values(100, 200, 1000)".into()));
+    for endless in ["", " -1"] {
+        assert_eq!((c(endless).packets, c(endless).duration), (None, Some(Span(0))));
+    }
+    let again = cloning(" 1", &other_end, "").unwrap();
+    assert_eq!(again.packets, Some(7));
+    assert_eq!(sizes(&again), "values(100, 200, 1000, 300, 200, 1000, 300)");
+    assert_eq!(cloning(" 0", &other_end, "").unwrap().packets, Some(4));
+    assert!(cloning("", &other_end, "").is_err());
+    // OFF ends it if it comes first; messages are sent at 0, 10, 30, 30, 40 ms.
+    for (off, repeated, duration, packets) in [
+        ("\n0.030 OFF 1", " 0", Some(Span(30_000_000)), None),
+        ("\n0.031 OFF 1", " 0", None, Some(4)),
+        ("\n0.040 OFF 1", " 1", Some(Span(40_000_000)), None),
+        ("\n9 OFF 1", " -1", Some(Span::from_seconds(9)), None),
+    ] {
+        let c = cloning(repeated, &packets_in_disorder(), off).unwrap();
+        assert_eq!((c.duration, c.packets), (duration, packets), "{off}");
+    }
+    assert_eq!(c(" 0] COUNT 3 DATA [CAFE").packets, Some(3));
+    for bad in [&packets[..1], &[(1, 69), (2, 142)], &[(1, 142), (2, 8235)], &[(1, 142), (1, 142)]]
+    {
+        assert!(cloning(" 0", bad, "").is_err(), "{bad:?}");
+    }
+}
+
+fn packets_in_disorder() -> [(u64, u64); 4] {
+    [(5, 142), (15, 242), (35, 1042), (30, 142)]
 }
