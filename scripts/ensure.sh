@@ -106,6 +106,20 @@ if [ "$purpose" = test ]; then
     done
 fi
 
+# The fleet's tests talk to a real server, which Debian has in a version that is too old. It is built where Go is.
+if [ "$purpose" = test ]; then
+    nats=2.15.3
+    tools=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/tools
+    mkdir -p "$tools" && tools=$(cd "$tools" && pwd)
+    if [ "$("$tools/nats-server" --version 2>/dev/null)" != "nats-server: v$nats" ]; then
+        if ! command -v go >/dev/null; then
+            echo "the tests of the fleet are skipped: Go, which builds nats-server $nats, is missing" >&2
+        elif ! GOBIN=$tools go install "github.com/nats-io/nats-server/v2@v$nats" >&2; then
+            echo "the tests of the fleet are skipped: nats-server $nats could not be built (the reason is above)" >&2
+        fi
+    fi
+fi
+
 packages=$(missing_packages)
 [ -z "$packages" ] && exit 0
 

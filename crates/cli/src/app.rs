@@ -46,6 +46,10 @@ enum Command {
     Netserver(commands::netperf::NetserverArgs),
     #[command(flatten)]
     Peer(commands::peers::PeerCommand),
+    /// Take jobs for this host from a NATS server
+    Agent(commands::fleet::AgentArgs),
+    /// Run jobs on the agents of many hosts
+    Fleet(Box<commands::fleet::FleetArgs>),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
     /// Measure between two network namespaces: asked, realised, measured
@@ -162,6 +166,8 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Netserver(args) => return commands::netperf::serve(&args, words),
         Command::Peer(command) => return commands::peers::run(command, words),
         Command::Serve(args) => commands::serve::run(&args, words),
+        Command::Agent(args) => commands::fleet::agent(&args),
+        Command::Fleet(args) => commands::fleet::run(&args),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Lab(args) => commands::lab::run(*args),
         Command::Demo(args) => commands::demo::run(&args, words),

@@ -53,6 +53,12 @@ pub(crate) fn late_limit_ns() -> u64 {
     weir_emulator::late_limit_ns(found.and_then(figure))
 }
 
+/// 99th percentile of the lateness of wake-ups on a host, ns, by its newest calibration; `None` without one.
+pub(crate) fn wake_up_p99_ns(host: &str) -> Option<u64> {
+    let floor = calibration(host)?.noise_floor;
+    floor.get("emulator_wakeup_late_p99_seconds").map(|seconds| (seconds * 1e9) as u64)
+}
+
 /// Where scenarios are found by their names: the user's own, then those installed with the program.
 pub(crate) fn scenario_directories(data: &DataDirectory) -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();

@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod experiment;
 #[cfg_attr(not(target_os = "linux"), path = "exporter_absent.rs")]
 pub(crate) mod exporter;
+pub(crate) mod fleet;
 #[cfg(target_os = "linux")]
 pub(crate) mod impair;
 pub(crate) mod iperf;

@@ -23,6 +23,7 @@ mod ethernet;
 mod experiments;
 mod faults;
 mod faults_lab;
+mod fleet;
 mod hooks;
 mod impair;
 mod impair_exec;

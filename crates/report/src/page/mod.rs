@@ -43,6 +43,7 @@ pub use grid::{Cell, Column, Grid};
 pub use html::html;
 pub use markdown::markdown;
 pub(crate) use merge::DIFFERENCE;
-pub(crate) use phrases::{bottleneck, in_one_sentence};
+pub(crate) use phrases::bottleneck;
+pub use phrases::in_one_sentence;
 pub use run::of_run;
 pub use tables::hosts;

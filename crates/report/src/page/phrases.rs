@@ -203,7 +203,7 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
 }
 
 /// The result in one sentence: the expectations, what arrived and was lost, and whether the figures hold.
-pub(crate) fn in_one_sentence(record: &Record) -> String {
+pub fn in_one_sentence(record: &Record) -> String {
     let mut parts = vec![];
     if let Some(verdict) = &record.verdict {
         let all = verdict.expectations.len();

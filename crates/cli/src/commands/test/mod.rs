@@ -16,7 +16,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weir_jobs::{EmulatorOnPath, Notice, TestJob};
+use weir_jobs::{EmulatorOnPath, KeySource, Notice, TestJob};
 use weir_model::names::{Host, HostKind};
 use weir_model::plan::Direction;
 use weir_model::record::{Flow, ReceivedFile, Record, Status, SurroundingCommand};
@@ -175,6 +175,33 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
 
 fn span(time: Duration) -> Span {
     Span(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The job of a test that another host runs: without what only this host has.
+pub(crate) fn job_elsewhere(args: &TestArgs) -> Result<TestJob, CliError> {
+    let output = &args.output;
+    let own = [
+        ("-F/--file", args.later.file.is_some()),
+        ("--hmac-key-file", args.hmac_key_file.is_some()),
+        ("--control-socket", args.general.control_socket.is_some()),
+        ("--packet-log", output.packet_log.is_some()),
+        ("--fetch", output.fetch.is_some()),
+        ("--csv", output.csv.is_some()),
+        ("--logfile", output.logfile.is_some()),
+        ("--emulator", output.emulator.is_some()),
+        ("--before", output.before.is_some()),
+        ("--after", output.after.is_some()),
+    ];
+    if let Some((flag, _)) = own.into_iter().find(|(_, is_given)| *is_given) {
+        let accepted = "absent: another host runs the test";
+        return Err(CliError::flag(flag, "given", accepted));
+    }
+    let Some((job, key, _)) = job_of(args)? else {
+        return Err(CliError::flag("HOST", "missing", "a name or an address"));
+    };
+    // The file of a key is on this host.
+    let key = KeySource { key: key.map(|key| key.to_string()), ..KeySource::default() };
+    Ok(TestJob { key, ..job })
 }
 
 /// Completes a job of `weir job`: uses the plan's host if the job names none, and reads the key.

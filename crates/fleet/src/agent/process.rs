@@ -1,0 +1,160 @@
+//! A job as a process of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use weir_jobs::{Event, Job, NoEvent, Process};
+use weir_model::Refusal;
+use weir_model::json::to_line;
+use weir_net::clock::Clock;
+
+use super::accepted::accepted;
+use crate::document::{Outcome, Submission};
+use crate::names::AgentName;
+
+/// For a job to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+/// Between two looks at whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// Most warnings of an outcome.
+const MOST_WARNINGS: usize = 1000;
+
+/// A job that runs.
+pub(super) struct Running {
+    stop: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// Starts the job on a thread of its own, which passes events on and sends the outcome. Events that are not
+    /// taken fast enough are dropped.
+    pub(super) fn start(
+        program: std::process::Command,
+        submission: Submission,
+        (agent, starts): (AgentName, u64),
+        clock: Clock,
+        events: mpsc::Sender<Event>,
+        ended: mpsc::UnboundedSender<Outcome>,
+    ) -> Running {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = stop.clone();
+        let (id, name) = (submission.id.clone(), agent.clone());
+        let sender = ended.clone();
+        let thread = std::thread::Builder::new().name("weir-job".into()).spawn(move || {
+            let outcome = run(program, submission, (agent, starts), &clock, &events, &is_stopped);
+            let _ = sender.send(outcome);
+        });
+        if let Err(error) = thread {
+            let refusal = Refusal::new("agent", format!("start a thread: {error}"), 70);
+            let _ = ended.send(Outcome::refused(id, name, starts, refusal));
+        }
+        Running { stop }
+    }
+
+    /// Asks it to stop.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn run(
+    program: std::process::Command,
+    submission: Submission,
+    (agent, starts): (AgentName, u64),
+    clock: &Clock,
+    events: &mpsc::Sender<Event>,
+    stop: &AtomicBool,
+) -> Outcome {
+    let longest = Duration::from_secs(submission.longest_seconds);
+    let kind = submission.job.kind();
+    let mut outcome = Outcome {
+        kind: kind.into(),
+        started_unix_ns: Some(clock.realtime_ns()),
+        error: None,
+        ..Outcome::refused(submission.id.clone(), agent, starts, Refusal::default())
+    };
+    let job = match prepared(submission, &outcome.agent, clock) {
+        Ok(job) => job,
+        Err(refusal) => {
+            outcome.started_unix_ns = None;
+            outcome.error = Some(*refusal);
+            return outcome;
+        }
+    };
+    let mut process = match Process::start(program, &job, GRACE) {
+        Ok(process) => process,
+        Err(error) => {
+            outcome.error = Some(Refusal::new("agent", format!("start the job: {error}"), 70));
+            return outcome;
+        }
+    };
+    let end = Instant::now() + longest;
+    let mut is_stopping = false;
+    loop {
+        match process.next_within(LOOK) {
+            Ok(event) => {
+                keep(&mut outcome, &event);
+                let _ = events.try_send(event);
+            }
+            Err(NoEvent::Ended) => break,
+            Err(NoEvent::Timeout) => {}
+        }
+        let is_late = Instant::now() >= end;
+        if !is_stopping && (is_late || stop.load(Ordering::Relaxed)) {
+            is_stopping = true;
+            process.stop();
+            if is_late {
+                outcome.warnings.push(format!("stopped after {} s", longest.as_secs()));
+            }
+        }
+    }
+    if outcome.error.is_none()
+        && outcome.record.is_none()
+        && outcome.result.is_none()
+        && !is_stopping
+    {
+        // A server that was asked to stop has none of these; anything else ended for a reason.
+        let ended = process.ended(None);
+        outcome.error = (ended.exit_code != 0).then_some(ended);
+    }
+    let (rest, code) = process.finish();
+    rest.iter().for_each(|event| keep(&mut outcome, event));
+    outcome.exit_code = code;
+    outcome.ended_unix_ns = Some(clock.realtime_ns());
+    outcome
+}
+
+/// The job with what only this host knows: its clock and its name.
+fn prepared(submission: Submission, agent: &AgentName, clock: &Clock) -> Result<Job, Box<Refusal>> {
+    let mut job = accepted(submission.job)?;
+    if let Job::Test(test) = &mut job {
+        test.labels.insert("agent".into(), agent.to_string());
+        test.labels.insert("job".into(), submission.id.to_string());
+        if let Some(unix_ns) = submission.start_at_unix_ns {
+            let offset_ns = clock.bracket().realtime_minus_monotonic();
+            test.start_at_ns = Some(unix_ns.saturating_add_signed(offset_ns.saturating_neg()));
+        }
+    }
+    Ok(job)
+}
+
+/// Keeps what belongs to the outcome.
+fn keep(outcome: &mut Outcome, event: &Event) {
+    match event {
+        Event::End(record) => outcome.record = tree(record),
+        Event::Result(value) => outcome.result = Some(value.clone()),
+        Event::Error(refusal) => outcome.error = Some(refusal.clone()),
+        Event::Warning(notice) if outcome.warnings.len() < MOST_WARNINGS => {
+            outcome.warnings.push(notice.message.clone());
+        }
+        _ => {}
+    }
+}
+
+/// A record as a tree, without figures that are not finite.
+fn tree<T: Serialize>(value: &T) -> Option<Value> {
+    serde_json::from_str(&to_line(value).ok()?).ok()
+}

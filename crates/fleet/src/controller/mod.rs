@@ -1,0 +1,260 @@
+//! The controller: lists agents, submits jobs, and reads their outcomes.
+
+mod collecting;
+mod selector;
+
+use std::time::{Duration, SystemTime};
+
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{Context, kv};
+use async_nats::{Client, Subscriber};
+use futures_util::StreamExt;
+use weir_jobs::Event;
+use weir_model::document;
+
+use crate::agent::STOPPED;
+use crate::bus::{Connection, jetstream_of, prepare};
+use crate::document::{AgentFacts, Outcome, Request, Submission};
+use crate::error::Error;
+use crate::names::{
+    AGENTS, AgentName, JOBS, JobId, NOW, events, facts, jobs, outcome_of, requests, seen,
+};
+use collecting::Collecting;
+pub use selector::Selector;
+
+/// An agent that was last seen longer ago than this is gone: it renews its key every 20 s.
+const GONE: Duration = Duration::from_secs(50);
+
+/// An agent, as the bucket has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agent {
+    /// Its name.
+    pub name: AgentName,
+    /// What it states about itself.
+    pub facts: AgentFacts,
+    /// How long ago it was last seen; absent: never since it stated its facts.
+    pub seen: Option<Duration>,
+    /// It was stopped in order.
+    pub has_stopped: bool,
+}
+
+impl Agent {
+    /// Whether it is connected, as far as is known.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        !self.has_stopped && self.seen.is_some_and(|seen| seen < GONE)
+    }
+}
+
+/// A job in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its place in the stream of jobs.
+    pub sequence: u64,
+    /// Jobs of the same resource that are to end before.
+    pub before: u64,
+}
+
+/// A controller.
+pub struct Controller {
+    client: Client,
+    jetstream: Context,
+    agents: kv::Store,
+}
+
+impl Controller {
+    /// Connects, and makes the bucket and the streams with this many replicas unless they are there.
+    ///
+    /// # Errors
+    /// NATS can't be reached, or does not let this controller make them.
+    pub async fn connect(connection: &Connection, replicas: usize) -> Result<Controller, Error> {
+        let client = connection.open(None).await?;
+        let jetstream = jetstream_of(&client);
+        prepare(&jetstream, replicas).await?;
+        let agents =
+            jetstream.get_key_value(AGENTS).await.map_err(Error::bus("open bucket", AGENTS))?;
+        Ok(Controller { client, jetstream, agents })
+    }
+
+    /// All agents that have ever connected, by name.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn agents(&self) -> Result<Vec<Agent>, Error> {
+        let now = self.now().await?;
+        let mut keys = self.agents.keys().await.map_err(Error::bus("list agents in", AGENTS))?;
+        let prefix = facts("");
+        let mut agents = vec![];
+        while let Some(key) = keys.next().await {
+            let key = key.map_err(Error::bus("list agents in", AGENTS))?;
+            let Some(name) = key.strip_prefix(&prefix).and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let entry = self.agents.entry(&key).await.map_err(Error::bus("read agent", &key))?;
+            let stated = entry.and_then(|entry| document::parse_json(&entry.value).ok());
+            let Some(facts) = stated else { continue };
+            let (seen, has_stopped) = self.seen(&name, now).await?;
+            agents.push(Agent { name, facts, seen, has_stopped });
+        }
+        agents.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(agents)
+    }
+
+    /// The server's time, by which keys are stamped. This host's clock may differ.
+    async fn now(&self) -> Result<SystemTime, Error> {
+        let failed = |reason: String| Error::bus("read the time of", "NATS")(reason);
+        self.agents.put(NOW, "".into()).await.map_err(|error| failed(error.to_string()))?;
+        let entry = self.agents.entry(NOW).await.map_err(|error| failed(error.to_string()))?;
+        entry.map(|entry| entry.created.into()).ok_or_else(|| failed("no stamp".into()))
+    }
+
+    /// How long ago an agent was seen, and whether it has stopped.
+    async fn seen(
+        &self,
+        name: &AgentName,
+        now: SystemTime,
+    ) -> Result<(Option<Duration>, bool), Error> {
+        let entry = self.agents.entry(seen(name.as_str())).await;
+        let entry = entry.map_err(Error::bus("read when agent was seen:", name.as_str()))?;
+        let Some(entry) = entry else { return Ok((None, false)) };
+        let seen = now.duration_since(entry.created.into()).unwrap_or_default();
+        Ok((Some(seen), entry.value == STOPPED.as_bytes()))
+    }
+
+    /// Forgets an agent that is gone.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn forget(&self, name: &AgentName) -> Result<(), Error> {
+        for key in [facts(name.as_str()), seen(name.as_str())] {
+            self.agents.purge(&key).await.map_err(Error::bus("remove", &key))?;
+        }
+        Ok(())
+    }
+
+    /// Puts a job into the queue of its resource at an agent. A job with the same number is accepted once.
+    ///
+    /// # Errors
+    /// NATS can't be reached, or did not take it.
+    pub async fn submit(
+        &self,
+        agent: &AgentName,
+        submission: &Submission,
+    ) -> Result<Submitted, Error> {
+        let subject = jobs(agent, &submission.resource);
+        let text = serde_json::to_vec(submission)
+            .map_err(Error::bus("write job", submission.id.as_str()))?;
+        let message =
+            PublishMessage::build().payload(text.into()).message_id(submission.id.as_str());
+        let published = match self.jetstream.send_publish(subject.clone(), message).await {
+            Ok(acknowledgement) => acknowledgement.await,
+            Err(error) => Err(error),
+        };
+        let acknowledgement = match published {
+            Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                let words = format!("job {}: longer than NATS takes", submission.id);
+                return Err(weir_model::Refusal::new("job", words, 2).into());
+            }
+            other => other.map_err(Error::bus("submit to", &subject))?,
+        };
+        let before = self.queued(&subject).await.map_err(Error::bus("read queue", &subject))?;
+        Ok(Submitted { sequence: acknowledgement.sequence, before: before.saturating_sub(1) })
+    }
+
+    /// The number of jobs with this subject that have not ended.
+    async fn queued(&self, subject: &str) -> Result<u64, async_nats::Error> {
+        let stream = self.jetstream.get_stream_no_info(JOBS).await?;
+        let mut info = stream.info_builder().subjects(subject).fetch().await?;
+        let mut jobs = 0;
+        while let Some(entry) = info.next().await {
+            jobs += entry?.1 as u64;
+        }
+        Ok(jobs)
+    }
+
+    /// Removes a job from its queue. An agent that has it already continues it.
+    ///
+    /// # Errors
+    /// NATS can't be reached, or the job has left its queue.
+    pub async fn withdraw(&self, submitted: &Submitted) -> Result<(), Error> {
+        let failed = |reason: String| Error::bus("remove a job from", JOBS)(reason);
+        let stream = self.jetstream.get_stream_no_info(JOBS).await;
+        let stream = stream.map_err(|error| failed(error.to_string()))?;
+        let removed = stream.delete_message(submitted.sequence).await;
+        removed.map(drop).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Asks an agent to stop a job. One that waits is removed from its queue.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn stop(&self, agent: &AgentName, job: &JobId) -> Result<(), Error> {
+        let text = serde_json::to_vec(&Request::Stop { job: job.clone() })
+            .map_err(Error::bus("write request for", job.as_str()))?;
+        let subject = requests(agent);
+        let sent = self.client.publish(subject.clone(), text.into()).await;
+        sent.map_err(Error::bus("send request to", &subject))?;
+        self.client.flush().await.map_err(Error::bus("send request to", subject))
+    }
+
+    /// The events of a job at an agent from now on.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn events(&self, agent: &AgentName, job: &JobId) -> Result<Events, Error> {
+        let subject = events(agent, job);
+        let subscriber = self.client.subscribe(subject.clone()).await;
+        let subscriber = subscriber.map_err(Error::bus("subscribe to", subject))?;
+        self.client.flush().await.map_err(Error::bus("reach", "NATS"))?;
+        Ok(Events(subscriber))
+    }
+
+    /// The outcomes of these jobs at these agents, each once, as they arrive.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn outcomes_of(&self, jobs: &[(AgentName, JobId)]) -> Result<Outcomes, Error> {
+        let filters = jobs.iter().map(|(agent, job)| outcome_of(agent, job)).collect();
+        Collecting::new(&self.jetstream, filters).await.map(Outcomes)
+    }
+
+    /// All outcomes that NATS has, in the order in which they came. One that can't be read has an error that says so.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn outcomes(&self) -> Result<Vec<Outcome>, Error> {
+        let collecting =
+            Collecting::new(&self.jetstream, vec!["weir.outcome.*.*.*".into()]).await?;
+        collecting.all().await
+    }
+}
+
+/// Events of a job.
+pub struct Events(Subscriber);
+
+impl Events {
+    /// The next event that this version knows; `None` if the connection was closed.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            let message = self.0.next().await?;
+            let line = std::str::from_utf8(&message.payload).ok();
+            if let Some(event) = line.and_then(Event::parse) {
+                return Some(event);
+            }
+        }
+    }
+}
+
+/// Outcomes as they arrive.
+pub struct Outcomes(Collecting);
+
+impl Outcomes {
+    /// Waits for the next one. One that can't be read has an error that says so.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn next(&mut self) -> Result<Outcome, Error> {
+        self.0.next().await
+    }
+}

@@ -1,0 +1,35 @@
+//! The fleet: agents on many hosts that run [jobs](weir_jobs::Job), coordinated through NATS JetStream.
+//!
+//! NATS does the messaging, the queues and the state; nothing here is a broker or a scheduler. An agent connects outward
+//! only. What it may publish and read are its own subjects ([`permissions`]), which the server enforces.
+//!
+//! - The bucket [`AGENTS`] has what each agent states about its host, and when it was last seen.
+//! - The stream [`JOBS`] has a subject for each resource of each agent. A job leaves it when its outcome is stored.
+//! - The stream [`OUTCOMES`] has one subject for each part of an outcome, which takes one message: a second copy of an
+//!   outcome is refused there.
+//! - Events of running jobs pass by outside of streams: who does not listen misses them.
+
+mod agent;
+mod bus;
+mod controller;
+mod document;
+mod error;
+mod keys;
+mod names;
+mod outbox;
+mod parts;
+mod server_configuration;
+
+#[doc(hidden)]
+pub mod fuzz;
+
+pub use agent::{AgentOptions, Notices, run};
+pub use bus::Connection;
+pub use controller::{Agent, Controller, Events, Outcomes, Selector, Submitted};
+pub use document::{AgentFacts, InterfaceFacts, Outcome, Submission};
+pub use error::Error;
+pub use keys::{NewKey, new_key};
+pub use names::{
+    AGENTS, AgentName, HOST_RESOURCE, JOBS, JobId, OUTCOMES, Permissions, Resource, permissions,
+};
+pub use server_configuration::server_configuration;

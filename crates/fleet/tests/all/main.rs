@@ -1,0 +1,6 @@
+//! Agents and controllers with a real server of NATS.
+#![allow(clippy::unwrap_used)]
+
+mod agent;
+mod confinement;
+mod server;
