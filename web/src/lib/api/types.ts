@@ -8723,6 +8723,7 @@ export interface components {
          * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, histogram(MIN..MAX:WEIGHT, …), quantiles(VALUE, …), table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, histogram, quantiles, table, mixture, values
          * @example constant
          * @example 1ms..20ms
+         * @example on_off(interval=20ms, off=exponential(mean=1s), on=1s)
          * @example recorded(deviation=5ms, max=2s, mean=10ms, min=1us)
          * @example exponential
          * @example pareto(shape=3)
