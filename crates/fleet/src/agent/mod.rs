@@ -112,7 +112,8 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
     agent.delivery.give_back(waiting).await;
     while agent.queues.has_running() {
         match timeout_at(end, ends.recv()).await {
-            Ok(Some(outcome)) => agent.on_end_at_last(outcome),
+            // No job is left in the queues that it could start.
+            Ok(Some(outcome)) => agent.on_end(outcome),
             _ => break,
         }
     }
@@ -230,11 +231,6 @@ impl Agent {
         if let Some((submission, starts)) = next {
             self.start(submission, starts);
         }
-    }
-
-    fn on_end_at_last(&mut self, outcome: Outcome) {
-        self.queues.ended(&outcome.id);
-        self.delivery.send(outcome);
     }
 
     fn on_request(&mut self, payload: &[u8]) {
