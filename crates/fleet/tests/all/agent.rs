@@ -1,6 +1,6 @@
 //! Jobs that are submitted end in one outcome each, whatever fails in between.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use weir_fleet::{Controller, HOST_RESOURCE, Outcome, Selector};
@@ -35,6 +35,14 @@ async fn until(mut is_done: impl FnMut() -> bool) {
     }
 }
 
+/// A server with a key for agent `a`, a controller, and a directory; `None` after printing that the test is skipped.
+async fn up(test: &str) -> Option<(Server, Controller, PathBuf)> {
+    let server = Server::start(test, &["a"])?;
+    let controller = server.controller().await;
+    let directory = server.directory.path().to_owned();
+    Some((server, controller, directory))
+}
+
 async fn submit(controller: &Controller, agent: &str, ids: &[&str]) {
     for id in ids {
         controller.submit(&agent.parse().unwrap(), &job(id)).await.unwrap();
@@ -49,11 +57,12 @@ fn ids(outcomes: &[Outcome]) -> Vec<&str> {
 
 #[tokio::test]
 async fn jobs_of_a_resource_run_one_after_the_other() {
-    let test = "jobs_of_a_resource_run_one_after_the_other";
-    let Some(server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path();
-    let _agent = Agent::start(&server, "a", script(directory, &logging(directory, "0.3")));
+    let Some((server, controller, directory)) =
+        up("jobs_of_a_resource_run_one_after_the_other").await
+    else {
+        return;
+    };
+    let _agent = Agent::start(&server, "a", script(&directory, &logging(&directory, "0.3")));
     let name = "a".parse().unwrap();
     let mut events = controller.events(&name, &"1".parse().unwrap()).await.unwrap();
     let mut before = vec![];
@@ -76,7 +85,7 @@ async fn jobs_of_a_resource_run_one_after_the_other() {
         assert_eq!((outcome.exit_code, outcome.error.as_ref()), (Some(0), None));
         assert!(outcome.started_unix_ns < outcome.ended_unix_ns);
     }
-    let mut log = log(directory);
+    let mut log = log(&directory);
     assert!(log.iter().position(|line| line == "begin 4") < log.iter().position(|l| l == "end 1"));
     log.retain(|line| !line.ends_with('4'));
     assert_eq!(log, ["begin 1", "end 1", "begin 2", "end 2", "begin 3", "end 3"]);
@@ -115,10 +124,11 @@ async fn agents_are_listed_and_chosen() {
 
 #[tokio::test]
 async fn a_killed_server_loses_and_doubles_nothing() {
-    let test = "a_killed_server_loses_and_doubles_nothing";
-    let Some(mut server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((mut server, controller, directory)) =
+        up("a_killed_server_loses_and_doubles_nothing").await
+    else {
+        return;
+    };
     let _agent = Agent::start(&server, "a", script(&directory, &logging(&directory, "1")));
     submit(&controller, "a", &["1", "2"]).await;
     until(|| log(&directory) == ["begin 1"]).await;
@@ -135,10 +145,10 @@ async fn a_killed_server_loses_and_doubles_nothing() {
 
 #[tokio::test]
 async fn an_agent_that_is_killed_continues() {
-    let test = "an_agent_that_is_killed_continues";
-    let Some(mut server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((mut server, controller, directory)) = up("an_agent_that_is_killed_continues").await
+    else {
+        return;
+    };
     let program = script(&directory, &logging(&directory, "0.3"));
     let agent = Agent::start(&server, "a", program.clone());
     submit(&controller, "a", &["1", "2"]).await;
@@ -160,10 +170,10 @@ async fn an_agent_that_is_killed_continues() {
 
 #[tokio::test]
 async fn an_agent_that_stops_gives_jobs_back() {
-    let test = "an_agent_that_stops_gives_jobs_back";
-    let Some(server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) = up("an_agent_that_stops_gives_jobs_back").await
+    else {
+        return;
+    };
     // Ends when it is asked to.
     let body = logging(&directory, "0.1") + "\n[ $host = 1 ] && read -r command\n";
     let program = script(&directory, &body);
@@ -180,9 +190,9 @@ async fn an_agent_that_stops_gives_jobs_back() {
 
 #[tokio::test]
 async fn jobs_are_stopped_and_refused() {
-    let Some(server) = Server::start("jobs_are_stopped_and_refused", &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) = up("jobs_are_stopped_and_refused").await else {
+        return;
+    };
     let body = logging(&directory, "0.1") + "\nread -r command\n";
     let _agent = Agent::start(&server, "a", script(&directory, &body));
     let name = "a".parse().unwrap();
@@ -209,9 +219,9 @@ async fn jobs_are_stopped_and_refused() {
 
 #[tokio::test]
 async fn a_job_that_fails_says_why() {
-    let Some(server) = Server::start("a_job_that_fails_says_why", &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) = up("a_job_that_fails_says_why").await else {
+        return;
+    };
     let _agent = Agent::start(&server, "a", script(&directory, "echo broken >&2; exit 7"));
     submit(&controller, "a", &["1"]).await;
     let outcomes = outcomes(&controller, "a", &["1"]).await;
@@ -222,10 +232,10 @@ async fn a_job_that_fails_says_why() {
 
 #[tokio::test]
 async fn an_outcome_of_many_parts_arrives_whole() {
-    let test = "an_outcome_of_many_parts_arrives_whole";
-    let Some(server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) = up("an_outcome_of_many_parts_arrives_whole").await
+    else {
+        return;
+    };
     let body = r#"data=$(head -c 3000000 /dev/urandom | base64 -w 0)
 echo '{"event":"result","data":{"bytes":"'$data'"}}'"#;
     let _agent = Agent::start(&server, "a", script(&directory, body));
@@ -237,10 +247,11 @@ echo '{"event":"result","data":{"bytes":"'$data'"}}'"#;
 
 #[tokio::test]
 async fn an_outcome_that_is_sent_again_exists_once() {
-    let test = "an_outcome_that_is_sent_again_exists_once";
-    let Some(server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) =
+        up("an_outcome_that_is_sent_again_exists_once").await
+    else {
+        return;
+    };
     let program = script(&directory, &logging(&directory, "0.1"));
     let agent = Agent::start(&server, "a", program.clone());
     submit(&controller, "a", &["1"]).await;
@@ -258,10 +269,10 @@ async fn an_outcome_that_is_sent_again_exists_once() {
 
 #[tokio::test]
 async fn a_job_that_is_withdrawn_does_not_run() {
-    let test = "a_job_that_is_withdrawn_does_not_run";
-    let Some(server) = Server::start(test, &["a"]) else { return };
-    let controller = server.controller().await;
-    let directory = server.directory.path().to_owned();
+    let Some((server, controller, directory)) = up("a_job_that_is_withdrawn_does_not_run").await
+    else {
+        return;
+    };
     let name = "a".parse().unwrap();
     let first = controller.submit(&name, &job("1")).await.unwrap();
     submit(&controller, "a", &["2"]).await;
