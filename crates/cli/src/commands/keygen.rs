@@ -27,7 +27,7 @@ pub(crate) struct KeygenArgs {
 pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
     let line = format!("{}\n", Key::generate()?);
     if let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") {
-        return write(path, &line).map(|()| 0).map_err(CliError::io("write key file", path));
+        return write(path, &line).map(|()| 0);
     }
     let code = print(&line)?;
     if let Some(mode) = exposed_stdout() {
@@ -43,7 +43,14 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
 }
 
 /// Writes a new file: an existing key is not overwritten.
-fn write(path: &Path, line: &str) -> std::io::Result<()> {
+///
+/// # Errors
+/// [`CliError::Io`].
+pub(crate) fn write(path: &Path, line: &str) -> Result<(), CliError> {
+    write_new(path, line).map_err(CliError::io("write key file", path))
+}
+
+fn write_new(path: &Path, line: &str) -> std::io::Result<()> {
     let mut file = private(std::fs::File::options().write(true).create_new(true)).open(path)?;
     file.write_all(line.as_bytes())?;
     file.sync_all()

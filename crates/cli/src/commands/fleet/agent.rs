@@ -56,7 +56,7 @@ pub(super) fn run(args: &AgentArgs) -> Result<i32, CliError> {
     };
     block_on(async {
         let mut reason = None;
-        weir_fleet::run(options, async { reason = Some(stopped(&stop).await) })
+        weir_fleet::run(options, async { reason = Some(stopped(&stop, 1).await) })
             .await
             .map_err(refused)?;
         Ok(reason.map_or(0, |reason| reason.service_exit_code()))

@@ -1,14 +1,13 @@
 //! `weir fleet key` and `weir fleet config`: who may do what on the NATS server.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 use weir_fleet::{AgentName, new_key, server_configuration};
-use weir_net::file::private;
 
 use super::refused;
+use crate::commands::keygen;
 use crate::error::CliError;
 use crate::output::print;
 
@@ -71,12 +70,7 @@ impl FromStr for AgentKey {
 
 pub(super) fn key(args: &KeyArgs) -> Result<i32, CliError> {
     let key = new_key().map_err(refused)?;
-    let write = |path: &Path| -> std::io::Result<()> {
-        let mut file = private(std::fs::File::options().write(true).create_new(true)).open(path)?;
-        writeln!(file, "{}", key.seed)?;
-        file.sync_all()
-    };
-    write(&args.output).map_err(CliError::io("write key file", &args.output))?;
+    keygen::write(&args.output, &format!("{}\n", key.seed))?;
     print(&format!("{}\n", key.public))
 }
 

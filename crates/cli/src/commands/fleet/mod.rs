@@ -132,13 +132,13 @@ fn block_on<T>(task: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
     runtime.map_err(|e| CliError::Internal(format!("start the runtime: {e}")))?.block_on(task)
 }
 
-/// Completes when a signal asks this program to stop.
-async fn stopped(stop: &Stop) -> StopReason {
+/// Completes when signals have asked this program to stop this many times.
+async fn stopped(stop: &Stop, times: u32) -> StopReason {
     loop {
-        if let Some(reason) = stop.reason() {
-            return reason;
+        match stop.reason() {
+            Some(reason) if stop.requests() >= times => return reason,
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::{Args, FromArgMatches};
 use serde_json::json;
@@ -18,10 +18,10 @@ use weir_runs::{DataDirectory, Store};
 
 use super::{Fleet, block_on, list, listening, refused, stopped};
 use crate::commands::test::{self, TestArgs};
-use crate::engine::StopReason;
+use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::{notice, warn};
-use crate::output::print;
+use crate::output::{print, print_object};
 use crate::{random, stamp, time};
 
 /// The job is a file, or a test as `weir test` would run it
@@ -90,13 +90,13 @@ pub(super) fn run(fleet: &Fleet, args: &RunArgs) -> Result<i32, CliError> {
                 .map(|(agent, job)| json!({ "agent": agent, "job": job }))
                 .collect();
             return match args.json {
-                true => crate::output::print_object(&json!({ "jobs": list })),
+                true => print_object(&json!({ "jobs": list })),
                 false => Ok(0),
             };
         }
         let (outcomes, reason) = collect(&controller, &jobs, &stop, args).await?;
         let code = if args.json {
-            crate::output::print_object(&json!({ "results": outcomes }))?
+            print_object(&json!({ "results": outcomes }))?
         } else {
             print(&list::table(&outcomes))?
         };
@@ -176,7 +176,7 @@ async fn submit(
 async fn collect(
     controller: &Controller,
     jobs: &Jobs,
-    stop: &crate::engine::Stop,
+    stop: &Stop,
     args: &RunArgs,
 ) -> Result<(Vec<Outcome>, Option<StopReason>), CliError> {
     let mut arriving = controller.outcomes_of(&jobs.list).await.map_err(refused)?;
@@ -185,14 +185,14 @@ async fn collect(
     while outcomes.len() < jobs.list.len() {
         let outcome = tokio::select! {
             outcome = arriving.next() => outcome.map_err(refused)?,
-            asked = stopped(stop), if reason.is_none() => {
+            asked = stopped(stop, 1), if reason.is_none() => {
                 reason = Some(asked);
                 for (agent, id) in &jobs.list {
                     controller.stop(agent, id).await.map_err(refused)?;
                 }
                 continue;
             }
-            () = second(stop) => {
+            _ = stopped(stop, 2) => {
                 withdraw(controller, jobs, &outcomes).await;
                 break;
             }
@@ -218,12 +218,6 @@ async fn withdraw(controller: &Controller, jobs: &Jobs, outcomes: &[Outcome]) {
             Ok(()) => warn("withdrawn", &format!("{agent}: job {id} was removed from its queue")),
             Err(error) => warn("withdrawn", &format!("{agent}: job {id}: {error}")),
         }
-    }
-}
-
-async fn second(stop: &crate::engine::Stop) {
-    while stop.requests() < 2 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
