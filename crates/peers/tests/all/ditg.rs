@@ -42,6 +42,33 @@ fn back(flow: &Flow) -> (u64, u64) {
     (echo.bytes, echo.packets)
 }
 
+/// Flows of datagrams with `packets` each, of which both ends have the same figures, without loss; as both ends have them.
+pub(crate) fn agreed(
+    server: &Serving,
+    transport: &str,
+    connections: &str,
+    packets: u64,
+) -> Vec<(Flow, Flow)> {
+    let text = format!("[[connection]]\ntransport = \"{transport}\"\n{connections}");
+    let record = test(server.address, &text).unwrap();
+    let far = served(server);
+    assert_eq!((record.status, far.status), (Status::Complete, Status::Complete));
+    assert_eq!(record.flows.len(), far.flows.len(), "{connections}");
+    let flows: Vec<(Flow, Flow)> = record.flows.into_iter().zip(far.flows).collect();
+    for (near, far) in &flows {
+        assert_eq!(sent(near), received(far), "{connections}");
+        assert_eq!(sent(near).1, packets);
+        let received = far.receiver.as_ref().unwrap();
+        let has_numbers = !connections.contains("none");
+        assert_eq!(received.lost_packets, has_numbers.then_some(0), "{connections}");
+        assert_eq!(received.unreadable_packets.unwrap_or(0), 0);
+        let has_times = has_numbers && !connections.contains("short");
+        assert_eq!(received.jitter_seconds.is_some(), has_times, "{connections}");
+        assert!(received.one_way_delay.is_none() && received.corrupted_packets.is_none());
+    }
+    flows
+}
+
 #[test]
 fn two_weirs_agree_in_each_mode() {
     for bind in ["127.0.0.11", "::1"] {
@@ -78,22 +105,9 @@ fn two_weirs_agree_in_each_mode() {
             ("packets = 100\nrate = \"1000pps\"\ncount = 4", 100),
             ("packets = 200\nrate = \"2000pps\"\necho = \"whole\"", 200),
         ] {
-            let text = format!("[[connection]]\ntransport = \"udp\"\n{connections}");
-            let record = test(server.address, &text).unwrap();
-            let far = served(&server);
-            assert_eq!((record.status, far.status), (Status::Complete, Status::Complete));
-            assert_eq!(record.flows.len(), far.flows.len(), "{connections}");
-            for (near, far) in record.flows.iter().zip(&far.flows) {
-                assert_eq!(sent(near), received(far), "{connections}");
-                assert_eq!(sent(near).1, packets);
-                let received = far.receiver.as_ref().unwrap();
-                let has_numbers = !connections.contains("none");
-                assert_eq!(received.lost_packets, has_numbers.then_some(0), "{connections}");
-                let has_times = has_numbers && !connections.contains("short");
-                assert_eq!(received.jitter_seconds.is_some(), has_times, "{connections}");
-                assert!(received.one_way_delay.is_none() && received.corrupted_packets.is_none());
+            for (near, _) in agreed(&server, "udp", connections, packets) {
                 if connections.contains("echo") {
-                    assert_eq!(back(near), sent(near));
+                    assert_eq!(back(&near), sent(&near));
                     let trip = near.round_trip.as_ref().unwrap();
                     assert!(trip.min_seconds > 0.0 && trip.max_seconds < 5.0, "{trip:?}");
                 }

@@ -10,7 +10,7 @@ use weir_traffic::Limits;
 
 use crate::common::{Serving, received, sent, served};
 use crate::ditg::{
-    ItgRecv, accepted, alone, announcement, answer, has_ditg, itgsend, signalling, test,
+    ItgRecv, accepted, agreed, alone, announcement, answer, has_ditg, itgsend, signalling, test,
 };
 
 /// A raw socket that sends from one address to another; `None` without the permission.
@@ -47,20 +47,7 @@ fn two_weirs_agree_on_messages_of_icmp() {
             ("packets = 50\nrate = \"1000pps\"\npayload = 9001", 50),
             ("packets = 100\nrate = \"1000pps\"\ncount = 3", 100),
         ] {
-            let text = format!("[[connection]]\ntransport = \"icmp\"\n{connections}");
-            let record = test(server.address, &text).unwrap();
-            let far = served(&server);
-            assert_eq!((record.status, far.status), (Status::Complete, Status::Complete));
-            assert_eq!(record.flows.len(), far.flows.len(), "{connections}");
-            for (near, far) in record.flows.iter().zip(&far.flows) {
-                assert_eq!(sent(near), received(far), "{bind} {connections}");
-                assert_eq!(sent(near).1, packets);
-                let receiver = far.receiver.as_ref().unwrap();
-                let has_numbers = !connections.contains("none");
-                assert_eq!(receiver.lost_packets, has_numbers.then_some(0), "{connections}");
-                assert_eq!(receiver.unreadable_packets.unwrap_or(0), 0);
-                let has_times = has_numbers && !connections.contains("short");
-                assert_eq!(receiver.jitter_seconds.is_some(), has_times, "{connections}");
+            for (near, far) in agreed(&server, "icmp", connections, packets) {
                 assert!(near.transactions.is_none() && far.transactions.is_none());
             }
         }

@@ -36,6 +36,12 @@ pub struct EchoSocket {
     message: Mutex<Vec<u8>>,
 }
 
+/// The addresses of this end and of the peer, without ports.
+pub(super) fn addresses(socket: &UdpSocket, peer: IpAddr) -> [String; 2] {
+    let local = socket.local_addr().map(|address| address.ip().to_string());
+    [local.unwrap_or_default(), peer.to_string()]
+}
+
 impl EchoSocket {
     /// Opens a socket to `peer`, a ping socket if this user may. `key` is the secret of this flow's tags.
     ///
@@ -113,8 +119,7 @@ impl DatagramSocket for EchoSocket {
 
     /// It has no ports.
     fn addresses(&self) -> [String; 2] {
-        let local = self.socket.local_addr().map(|address| address.ip().to_string());
-        [local.unwrap_or_default(), self.peer.to_string()]
+        addresses(&self.socket, self.peer)
     }
 
     fn buffer_bytes(&self, send: bool) -> Option<u64> {

@@ -9,6 +9,7 @@ use weir_net::udp::{
 };
 use weir_wire::checksum::Sum;
 
+use super::icmp::addresses;
 use super::{DatagramSocket, udp};
 use crate::TrafficError;
 
@@ -117,8 +118,7 @@ impl DatagramSocket for IcmpMessages {
 
     /// It has no ports.
     fn addresses(&self) -> [String; 2] {
-        let local = self.socket.local_addr().map(|address| address.ip().to_string());
-        [local.unwrap_or_default(), self.peer.to_string()]
+        addresses(&self.socket, self.peer)
     }
 
     fn buffer_bytes(&self, send: bool) -> Option<u64> {
