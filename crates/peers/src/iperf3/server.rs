@@ -39,7 +39,7 @@ const QUIET_NS: u64 = 250_000_000;
 const DRAIN: Duration = Duration::from_secs(10);
 /// Time beyond its stated duration that a session may take.
 const GRACE: Duration = Duration::from_secs(60);
-/// Time for the client to end the session after the results.
+/// Time for the client to end the session after the results, or after the server has stated why it ends the test.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Datagrams of other sources that are read from a new socket.
 const MAX_STRAYS: usize = 64;
@@ -502,6 +502,14 @@ struct Ended {
     theirs: Option<Results>,
 }
 
+/// Sends the reason for the end of a test and waits until the client leaves: one that finds its streams closed before it reads the
+/// reason reports that instead.
+async fn dismiss(control: &mut Control, number: i32) {
+    if control.send_error(number).await.is_ok() {
+        let _ = tokio::time::timeout(FAREWELL, control.state()).await;
+    }
+}
+
 impl Ended {
     fn partial(reason: impl Into<String>) -> Self {
         Ended { status: Status::Partial, reason: reason.into(), theirs: None }
@@ -585,7 +593,7 @@ impl Agreed {
                 },
                 _ = ticks.tick() => {
                     if Instant::now() >= over {
-                        let _ = control.send_error(number::EXPIRED).await;
+                        dismiss(control, number::EXPIRED).await;
                         return Ended::partial("the session reached the limit of its time");
                     }
                     let last_ns = self.end.last_arrival_ns().max(intervals.start_ns);
@@ -596,7 +604,7 @@ impl Agreed {
                     }
                 }
                 text = rate_limit::exceeded(&mut rate, &shared.workers, &self.end) => {
-                    let _ = control.send_error(number::TOTAL_RATE).await;
+                    dismiss(control, number::TOTAL_RATE).await;
                     return Ended::partial(text);
                 }
                 reason = shared.stop.asked(1) => {
