@@ -89,9 +89,19 @@ async fn test(
     };
     let family = crate::family(peer);
     observe(Event::Started { specs: specs.clone(), family });
+    let asked_ns = match config.start_signal.clone() {
+        None => config.start_at_ns,
+        Some(mut signal) => {
+            observe(Event::Ready);
+            tokio::select! {
+                start_ns = signal.wait() => start_ns,
+                reason = stop.asked(1) => return Err(stopped(reason).into()),
+            }
+        }
+    };
     let soonest_ns = workers.now_ns() + START_NS;
     let intervals = IntervalClock {
-        start_ns: config.start_at_ns.map_or(soonest_ns, |at| at.max(soonest_ns)),
+        start_ns: asked_ns.map_or(soonest_ns, |at| at.max(soonest_ns)),
         interval_ns: plan.interval.0,
         omit_ns: plan.omit.0,
     };

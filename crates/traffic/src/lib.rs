@@ -34,7 +34,9 @@ use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 
 pub use address::Address;
-pub use client::{Answer, ClientConfig, Commands, Event, Failure, FlowAddresses, run};
+pub use client::{
+    Answer, ClientConfig, Commands, Event, Failure, FlowAddresses, StartSignal, Starter, run,
+};
 pub use error::{TrafficError, file_exit_code};
 pub use key::Key;
 pub use report_timeout::ReportTimeout;

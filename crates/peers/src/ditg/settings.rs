@@ -59,7 +59,7 @@ const ACCEPTED: &[(&str, Side)] = &[
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     carried::check_sides(config, &[ACCEPTED])?;
-    if config.start_at_ns.is_some() {
+    if config.has_start() {
         let accepted = "a start as soon as the receiver is ready";
         return Err(carried::of_test(PEER, "start_at_ns", "given", accepted));
     }

@@ -71,7 +71,7 @@ pub(super) fn refused<T>(
 /// [`TrafficError::Input`], [`TrafficError::Plan`].
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
-    if config.start_at_ns.is_some() {
+    if config.has_start() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }
     let mut plan = config.plan.clone();

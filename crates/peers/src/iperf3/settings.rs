@@ -62,7 +62,7 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     if config.supply.as_ref().is_some_and(|supply| supply.packets().is_some()) {
         return refused("content", "a capture", "generated content, or that of a file");
     }
-    if config.start_at_ns.is_some() {
+    if config.has_start() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }
     if !plan.omit.0.is_multiple_of(1_000_000_000) {

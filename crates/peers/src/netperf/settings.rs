@@ -73,7 +73,7 @@ fn refused<T>(
 pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     carried::check_sides(config, &[ACCEPTED, carried::LOCAL])?;
     let mut plan = config.plan.clone();
-    if config.start_at_ns.is_some() {
+    if config.has_start() {
         return refused("start_at_ns", "given", "a start as soon as the server is ready");
     }
     // There is no channel for round trips alongside the data.

@@ -54,7 +54,7 @@ pub(super) fn prepared(config: &ClientConfig) -> Result<Plan, TrafficError> {
     let of_test = |field, given: &dyn std::fmt::Display, accepted: &str| {
         Err(carried::of_test(PEER, field, given, accepted))
     };
-    if config.start_at_ns.is_some() {
+    if config.has_start() {
         return of_test("start_at_ns", &"given", "a start as soon as the server is ready");
     }
     let mut plan = config.plan.clone();

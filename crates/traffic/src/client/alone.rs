@@ -217,9 +217,9 @@ pub(super) async fn run(
     let common = match gate {
         None => config.start_at_ns,
         Some(mut gate) => {
-            let _ = gate.ready.send(gate.index);
+            gate.is_ready(observe);
             tokio::select! {
-                start = gate.start_ns.wait_for(Option::is_some) => start.ok().and_then(|at| *at),
+                start = gate.start.wait() => start,
                 reason = stop.asked(1) => return Err(stopped(reason).into()),
             }
         }

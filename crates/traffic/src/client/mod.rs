@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use weir_flow::{Scheduling, Supply};
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Server, Size};
@@ -29,6 +30,7 @@ use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
 pub use commands::{Answer, Commands};
+use test::Gate;
 pub use test::LOSS_THRESHOLD_NS;
 
 /// Configuration of a test.
@@ -65,6 +67,8 @@ pub struct ClientConfig {
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
     pub start_at_ns: Option<u64>,
+    /// Sending waits, after [`Event::Ready`], for the time that this brings; it replaces `start_at_ns`.
+    pub start_signal: Option<StartSignal>,
     /// A server that sends nothing for this long while the test runs counts as lost.
     pub silence: Duration,
     /// Timeouts for the server's report.
@@ -92,10 +96,47 @@ impl ClientConfig {
             supply: None,
             nominal_auto: false,
             start_at_ns: None,
+            start_signal: None,
             silence: SILENCE,
             report: ReportTimeout::default(),
             clock: Clock::System,
         }
+    }
+
+    /// Whether another program decides when sending starts.
+    #[must_use]
+    pub fn has_start(&self) -> bool {
+        self.start_at_ns.is_some() || self.start_signal.is_some()
+    }
+}
+
+/// Brings a test the time of its start.
+#[derive(Debug, Clone)]
+pub struct StartSignal(watch::Receiver<Option<u64>>);
+
+/// The other end of a [`StartSignal`]. If it is dropped, the test starts as soon as it is ready.
+#[derive(Debug)]
+pub struct Starter(watch::Sender<Option<u64>>);
+
+impl StartSignal {
+    /// A signal, and what sends it.
+    #[must_use]
+    pub fn new() -> (Starter, StartSignal) {
+        let (sender, receiver) = watch::channel(None);
+        (Starter(sender), StartSignal(receiver))
+    }
+
+    /// Waits for the time of the start; `None` without a sender: as soon as both ends are ready.
+    pub async fn wait(&mut self) -> Option<u64> {
+        // Without its sender the start is given up.
+        self.0.wait_for(Option::is_some).await.ok().and_then(|start_ns| *start_ns)
+    }
+}
+
+impl Starter {
+    /// Starts the test at this time of CLOCK_MONOTONIC, ns, or at once where that has passed. Only the first call counts.
+    pub fn start(&self, at_ns: u64) {
+        self.0.send_if_modified(|start| start.is_none() && start.replace(at_ns).is_none());
     }
 }
 
@@ -118,6 +159,8 @@ pub enum Event {
         /// IP version; with several servers that of the first.
         family: Family,
     },
+    /// Both ends are ready, and sending waits for [`ClientConfig::start_signal`].
+    Ready,
     /// States of flows that have changed; of all flows when sending begins.
     Flows(Vec<FlowProgress>),
     /// The peer has become unreachable, or reachable again.
@@ -189,7 +232,7 @@ pub fn run(
         let control = test::Control {
             asked,
             engine: None,
-            gate: None,
+            gate: config.start_signal.clone().map(|signal| Gate::of(signal, 0)),
             streams: Arc::default(),
             senders: Arc::default(),
         };

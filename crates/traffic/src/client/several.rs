@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use weir_flow::assemble::{ServerPart, merge, merge_intervals, number_interval};
 use weir_flow::without_reported;
@@ -15,7 +15,7 @@ use weir_model::record::{Interval, Record};
 use super::commands::{NamedFlow, PendingRequest, Reply, Request, has_ended, unknown};
 use super::streams::Streams;
 use super::test::{self, Control, Gate, start_late};
-use super::{ClientConfig, Event, Failure};
+use super::{ClientConfig, Event, Failure, StartSignal};
 use crate::stop::Stop;
 use crate::transport::xdp::Senders;
 use crate::{START_NS, TrafficError};
@@ -82,6 +82,14 @@ pub(super) async fn run(
     LocalSet::new().run_until(run_here(config, servers, asked, stop, observe)).await
 }
 
+/// The start that another program decides; never completes without a signal.
+async fn signaled(signal: &mut Option<StartSignal>) -> Option<u64> {
+    match signal {
+        Some(signal) => signal.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn run_here(
     config: ClientConfig,
     servers: Vec<Server>,
@@ -93,14 +101,15 @@ async fn run_here(
     let streams = Arc::new(Streams::default());
     let senders = Arc::new(Senders::default());
     let (ready, mut are_ready) = mpsc::unbounded_channel();
-    let (start, start_ns) = watch::channel(None);
+    let (start, own_signal) = StartSignal::new();
+    let mut signal = config.start_signal.clone();
     let (messages, mut reported) = mpsc::unbounded_channel();
     // Dropping it ends all tests, so that none continues after an error of another before the start.
     let mut tests = JoinSet::new();
     let mut parts = vec![];
     for (index, server) in servers.iter().enumerate() {
         let (requests, asked) = mpsc::unbounded_channel();
-        let gate = Gate { ready: ready.clone(), index, start_ns: start_ns.clone() };
+        let gate = Gate { ready: Some(ready.clone()), index, start: own_signal.clone() };
         let control = Control {
             asked,
             engine: Some(engine.clone()),
@@ -112,6 +121,7 @@ async fn run_here(
             plan: config.plan.of_server(server),
             host: server.host.clone(),
             start_at_ns: None,
+            start_signal: None,
             ..config.clone()
         };
         let (stop, messages) = (stop.clone(), messages.clone());
@@ -133,7 +143,7 @@ async fn run_here(
             error: None,
         });
     }
-    drop((ready, messages, start_ns));
+    drop((ready, messages, own_signal));
     let mut whole = Whole {
         rows: Rows::new(parts.len(), config.plan.shared_streams()),
         parts,
@@ -150,12 +160,20 @@ async fn run_here(
             },
             Some(_) = are_ready.recv() => {
                 waiting -= 1;
-                if waiting == 0 {
+                if waiting == 0
+                    && signal.is_some()
+                {
+                    observe(Event::Ready);
+                } else if waiting == 0 {
                     let soonest = config.clock.monotonic_ns() + COMMON_START_NS;
                     let asked = config.start_at_ns.unwrap_or(soonest);
                     late_ns = soonest.checked_sub(asked).filter(|late| *late > 0);
-                    let _ = start.send(Some(soonest.max(asked)));
+                    start.start(soonest.max(asked));
                 }
+            }
+            at_ns = signaled(&mut signal), if is_started && signal.is_some() => {
+                signal = None;
+                start.start(at_ns.unwrap_or_else(|| config.clock.monotonic_ns() + COMMON_START_NS));
             }
             Some((request, reply)) = asked.recv(), if is_started => {
                 whole.command(request, reply);
@@ -201,6 +219,8 @@ impl Whole {
                 addresses.iter_mut().for_each(|known| known.flow = part.number(known.flow));
                 observe(Event::Addresses(addresses));
             }
+            // No part has a signal of its own.
+            Event::Ready => {}
             Event::Started { mut specs, family } => {
                 for spec in &mut specs {
                     spec.id = part.number(spec.id);

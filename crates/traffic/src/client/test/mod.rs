@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
@@ -34,7 +34,7 @@ use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::streams::Streams;
-use super::{ClientConfig, Event, Failure, alone};
+use super::{ClientConfig, Event, Failure, StartSignal, alone};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
@@ -86,12 +86,27 @@ pub(super) struct Control {
 
 /// Where a test of several waits until all are ready.
 pub(super) struct Gate {
-    /// Is sent this test's index when it is ready.
-    pub(super) ready: mpsc::UnboundedSender<usize>,
+    /// Is sent this test's index when it is ready; absent: [`Event::Ready`] is observed.
+    pub(super) ready: Option<mpsc::UnboundedSender<usize>>,
     /// Index of this test.
     pub(super) index: usize,
-    /// The time of the start, once it is known.
-    pub(super) start_ns: watch::Receiver<Option<u64>>,
+    /// Brings the time of the start.
+    pub(super) start: StartSignal,
+}
+
+impl Gate {
+    /// That of a test which another program starts.
+    pub(super) fn of(signal: StartSignal, index: usize) -> Gate {
+        Gate { ready: None, index, start: signal }
+    }
+
+    /// Reports that the test is ready.
+    pub(super) fn is_ready(&self, observe: &mut dyn FnMut(Event)) {
+        match &self.ready {
+            Some(ready) => drop(ready.send(self.index)),
+            None => observe(Event::Ready),
+        }
+    }
 }
 
 struct Test<'a> {
@@ -422,6 +437,7 @@ pub(super) async fn run(
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     if let Some(gate) = gate {
+        gate.is_ready(observe);
         test.start_at_ns = test.common_start(gate, &stop).await?;
     }
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
@@ -584,19 +600,15 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Waits until all tests of the client are ready. Returns the time of their start.
+    /// Waits until another decides when the test starts. Returns the time.
     async fn common_start(
         &mut self,
         mut gate: Gate,
         stop: &Stop,
     ) -> Result<Option<u64>, TrafficError> {
-        let _ = gate.ready.send(gate.index);
         loop {
             tokio::select! {
-                start_ns = gate.start_ns.wait_for(Option::is_some) => {
-                    // Without its sender the tests are being given up.
-                    return Ok(start_ns.ok().and_then(|start_ns| *start_ns));
-                }
+                start_ns = gate.start.wait() => return Ok(start_ns),
                 () = tokio::time::sleep(KEEPALIVE) => self.probe_control().await?,
                 reason = stop.asked(1) => {
                     return Err(TrafficError::Stopped(reason.text(), reason.exit_code()));
