@@ -21,6 +21,7 @@ use crate::error::CliError;
 /// A job that has not stopped this long after its standard input was closed is ended.
 const ORPHANED: Duration = Duration::from_secs(30);
 
+type OnStart = Box<dyn FnMut(u64) + Send>;
 type OnSet = Box<dyn FnMut(Impairment) -> Result<(), String> + Send>;
 
 /// The state of the process that runs a job.
@@ -29,6 +30,7 @@ struct Session {
     input: Mutex<Option<BufReader<std::io::Stdin>>>,
     is_detached: bool,
     on_set: Mutex<Option<OnSet>>,
+    on_start: Mutex<Option<OnStart>>,
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -60,6 +62,13 @@ pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Sen
     }
 }
 
+/// Registers the handler of the command that starts a waiting test at a time of CLOCK_MONOTONIC, ns.
+pub(crate) fn on_start(handler: impl FnMut(u64) + Send + 'static) {
+    if let Some(session) = SESSION.get() {
+        *lock(&session.on_start) = Some(Box::new(handler));
+    }
+}
+
 /// Runs the job on standard input; returns the exit code.
 pub(crate) fn run() -> i32 {
     let mut input = BufReader::new(stdin());
@@ -75,6 +84,7 @@ pub(crate) fn run() -> i32 {
         input: Mutex::new(Some(input)),
         is_detached: job.as_ref().is_ok_and(Job::is_detached),
         on_set: Mutex::new(None),
+        on_start: Mutex::new(None),
     };
     // It is set only here, so this can't fail.
     let _ = SESSION.set(session);
@@ -122,6 +132,10 @@ pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Resul
                     is_stopping = true;
                     stop(StopReason::Interrupted);
                 }
+                Ok(Command::Start { at_ns }) => match lock(&session.on_start).as_mut() {
+                    Some(handler) => handler(at_ns),
+                    None => warn("start", "this job does not wait for its start"),
+                },
                 Ok(Command::Set { impairment }) => set(session, *impairment),
                 Err(error) => warn("command", &format!("not a command: {error}")),
             }

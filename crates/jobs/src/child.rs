@@ -23,7 +23,7 @@ pub struct ChildGuard {
 impl ChildGuard {
     /// Guards a process that gets SIGTERM when the guard is dropped, and is killed if it has not ended after `grace`.
     #[must_use]
-    pub(crate) fn graceful(child: Child, grace: Duration) -> ChildGuard {
+    pub fn graceful(child: Child, grace: Duration) -> ChildGuard {
         Self::guarded(child, grace, false)
     }
 

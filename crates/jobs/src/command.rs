@@ -12,6 +12,11 @@ use weir_model::impairment::Impairment;
 pub enum Command {
     /// Stop in order, as after SIGINT. A second one stops immediately.
     Stop,
+    /// A test that waits for its start: start.
+    Start {
+        /// CLOCK_MONOTONIC, ns, at which sending starts; a time that has passed means at once.
+        at_ns: u64,
+    },
     /// An emulator: put another configuration into force.
     Set {
         /// The whole configuration.
@@ -26,16 +31,24 @@ impl<'de> Deserialize<'de> for Command {
         struct Set {
             impairment: Box<Impairment>,
         }
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Start {
+            at_ns: u64,
+        }
         let mut tree = Value::deserialize(deserializer)?;
         let name = tree.as_object_mut().and_then(|fields| fields.remove("command"));
         match name.as_ref().and_then(Value::as_str) {
             Some("stop") if tree.as_object().is_some_and(serde_json::Map::is_empty) => {
                 Ok(Command::Stop)
             }
+            Some("start") => document::read(&tree)
+                .map(|Start { at_ns }| Command::Start { at_ns })
+                .map_err(D::Error::custom),
             Some("set") => document::read(&tree)
                 .map(|Set { impairment }| Command::Set { impairment })
                 .map_err(D::Error::custom),
-            _ => Err(D::Error::custom("accepted: stop; set with an impairment")),
+            _ => Err(D::Error::custom("accepted: stop; start with at_ns; set with an impairment")),
         }
     }
 }
@@ -47,7 +60,11 @@ mod tests {
     #[test]
     fn commands_are_read_as_they_are_written() {
         let read = |line: &str| document::parse_json::<Command>(line.as_bytes());
-        for command in [Command::Stop, Command::Set { impairment: Box::default() }] {
+        for command in [
+            Command::Stop,
+            Command::Start { at_ns: 5 },
+            Command::Set { impairment: Box::default() },
+        ] {
             let line = serde_json::to_string(&command).unwrap();
             assert_eq!(read(&line), Ok(command), "{line}");
         }
@@ -56,6 +73,8 @@ mod tests {
             "[]",
             r#"{"command":"halt"}"#,
             r#"{"command":"stop","now":true}"#,
+            r#"{"command":"start"}"#,
+            r#"{"command":"start","at_ns":-1}"#,
             r#"{"command":"set"}"#,
             r#"{"command":"set","impairment":{"schema":"weir.impair/1"},"more":1}"#,
         ] {

@@ -76,7 +76,7 @@ pub enum Event {
         /// Its address and port.
         address: SocketAddr,
     },
-    /// An emulator forwards, or a lab is up.
+    /// An emulator forwards, a lab is up, or a test waits for the command `start`.
     Ready(Ready),
     /// A test starts.
     Start(Box<Start>),
@@ -105,6 +105,15 @@ pub struct Listening {
     pub addresses: Vec<String>,
     /// No key is set: any client that reaches it can use it.
     pub open: bool,
+}
+
+impl Listening {
+    /// The port of its first address.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        let first = self.addresses.iter().find(|address| !address.starts_with("unix:"))?;
+        first.rsplit_once(':')?.1.parse().ok()
+    }
 }
 
 /// Totals of a server that answers datagrams without sessions. The rest of the requests was ignored.

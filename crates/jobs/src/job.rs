@@ -267,6 +267,9 @@ pub struct TestJob {
     /// CLOCK_MONOTONIC, ns, at which sending starts; absent: when both ends are ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_at_ns: Option<u64>,
+    /// Sending waits for the command `start` after both ends are ready; replaces `start_at_ns`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wait_for_start: bool,
     /// Its threads.
     pub threads: Threads,
     /// Packets received at this end are logged here (`weir.packets/1`).
@@ -293,6 +296,7 @@ impl Default for TestJob {
             control_socket: None,
             emulator: None,
             start_at_ns: None,
+            wait_for_start: false,
             threads: Threads::default(),
             packet_log: None,
             fetch: None,

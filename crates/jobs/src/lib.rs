@@ -18,6 +18,7 @@ mod job;
 mod lines;
 mod process;
 mod running;
+mod running_job;
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -33,3 +34,4 @@ pub use job::{
 pub use lines::{MAX_JOB_BYTES, parse_job};
 pub use process::{NoEvent, Process};
 pub use running::{MAX_OUTPUT_BYTES, Printed, RunningCommand};
+pub use running_job::{RemoteHosts, RunningJob};

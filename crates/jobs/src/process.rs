@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use weir_model::Refusal;
 
 use crate::child::{ChildGuard, collect_last, lines};
-use crate::{Command, Event, Job, Ready};
+use crate::{Command, Event, Job, Ready, RunningJob};
 
-/// Timeout until a job is ready.
-const START: Duration = Duration::from_secs(20);
 /// Maximum length of an event's line: a record with many flows and intervals.
 const MAX_EVENT_BYTES: u64 = 512 << 20;
 /// Maximum length of standard error that is stored: a job prints there only if it panics.
@@ -87,21 +85,10 @@ impl Process {
     /// # Errors
     /// Its own refusal, or a refusal made from its exit code and standard error.
     pub fn wait_ready(&mut self) -> Result<Ready, Box<Refusal>> {
-        let end = Instant::now() + START;
-        let mut refusal = None;
-        loop {
-            match self.next_within(end.saturating_duration_since(Instant::now())) {
-                Ok(Event::Ready(ready)) => return Ok(ready),
-                Ok(Event::Listening(_)) => return Ok(Ready::default()),
-                Ok(Event::Error(error)) => refusal = Some(error),
-                Ok(_) => {}
-                Err(NoEvent::Ended) => return Err(Box::new(self.ended(refusal))),
-                Err(NoEvent::Timeout) => {
-                    let words = format!("not ready within {} s", START.as_secs());
-                    return Err(Box::new(Refusal::new("timeout", words, 3)));
-                }
-            }
-        }
+        self.wait_until_up().map(|event| match event {
+            Event::Ready(ready) => ready,
+            _ => Ready::default(),
+        })
     }
 
     /// Discards events from now on: those of a long job would otherwise accumulate in memory.
@@ -128,7 +115,7 @@ impl Process {
     }
 
     /// Sends a command; ignored if the job has ended.
-    pub(crate) fn command(&mut self, command: &Command) {
+    pub fn command(&mut self, command: &Command) {
         if let (Some(stdin), Ok(line)) = (&mut self.stdin, serde_json::to_string(command)) {
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
         }
@@ -161,6 +148,32 @@ impl Process {
         }
         let code = self.child.exit_code_within(end.saturating_duration_since(Instant::now()));
         (events, code)
+    }
+}
+
+impl RunningJob for Process {
+    fn next_within(&mut self, timeout: Duration) -> Result<Event, NoEvent> {
+        Process::next_within(self, timeout)
+    }
+
+    fn command(&mut self, command: &Command) {
+        Process::command(self, command);
+    }
+
+    fn stop(&mut self) {
+        Process::stop(self);
+    }
+
+    fn ended(&mut self, refusal: Option<Refusal>) -> Refusal {
+        Process::ended(self, refusal)
+    }
+
+    fn has_ended(&self) -> bool {
+        Process::has_ended(self)
+    }
+
+    fn ignore_events(&self) {
+        Process::ignore_events(self);
     }
 }
 

@@ -16,7 +16,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weir_jobs::{EmulatorOnPath, KeySource, Notice, TestJob};
+use weir_jobs::{EmulatorOnPath, KeySource, Notice, Ready, TestJob};
 use weir_model::names::{Host, HostKind};
 use weir_model::plan::Direction;
 use weir_model::record::{Flow, ReceivedFile, Record, Status, SurroundingCommand};
@@ -29,7 +29,7 @@ pub(crate) use args::{OutputArgs, TestArgs};
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::values::{self, Cpus};
 use crate::emulated::Watched;
-use crate::engine::{self, ClientConfig, Event, Failure, Key, Stop, StopReason};
+use crate::engine::{self, ClientConfig, Event, Failure, Key, StartSignal, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::files;
 use crate::job::{notice, report_error, warn};
@@ -161,6 +161,7 @@ fn job_of(args: &TestArgs) -> Result<Option<Asked>, CliError> {
             client_side: output.emulator_side.clone(),
         }),
         start_at_ns: general.start_at.map(|at| at.monotonic_ns(now)),
+        wait_for_start: false,
         threads: Threads {
             affinity: general.affinity.as_ref().map(ToString::to_string),
             scheduling: general.scheduling.map(|class| class.to_string()),
@@ -257,6 +258,7 @@ fn prepare(
         spin: threads.spin,
         nominal_auto: job.nominal_of_interface,
         start_at_ns: job.start_at_ns,
+        start_signal: job.wait_for_start.then(start_signal),
         supply: source.as_ref().map(|source| source.supply.clone()),
         ..ClientConfig::new(plan.clone(), job.host.unwrap_or_default())
     };
@@ -273,6 +275,13 @@ fn prepare(
         hooks: Hooks { before: output.before.clone(), after: output.after.clone() },
         source,
     })
+}
+
+/// The signal of the command `start`.
+fn start_signal() -> StartSignal {
+    let (starter, signal) = StartSignal::new();
+    crate::job::on_start(move |at_ns| starter.start(at_ns));
+    signal
 }
 
 /// The emulator on the path, with its counters of now.
@@ -373,6 +382,10 @@ fn execute(
             Event::Connected { local, remote } => outputs.connected(local, remote),
             Event::Addresses(addresses) => outputs.addresses(&addresses),
             Event::Started { specs, family } => outputs.started(&specs, family),
+            Event::Ready => crate::job::report(
+                &weir_jobs::Event::Ready(Ready::default()),
+                "ready; waiting for the start",
+            ),
             Event::Flows(changed) => outputs.flows(&changed),
             Event::Peer(status) => outputs.peer(&status),
             Event::ServerOutput(text) => outputs.server_output(text),
