@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_jobs::Job;
 use weir_model::Refusal;
+use weir_model::impairment::Impairment;
 
 use crate::names::{AgentName, JobId, Resource};
 
@@ -37,6 +38,9 @@ pub struct AgentFacts {
     /// Largest error of its clock that this service states, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_bound_ns: Option<u64>,
+    /// Identifies its clock: hosts with the same one share it, such as network namespaces of one machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_id: Option<String>,
     /// 99th percentile of the lateness of wake-ups that `weir calibrate` measured there, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_up_p99_ns: Option<u64>,
@@ -64,8 +68,35 @@ pub struct Submission {
     pub start_at_unix_ns: Option<u64>,
     /// It is stopped after this time, s: a job whose controller is gone does not keep its resource.
     pub longest_seconds: u64,
+    /// The hold of the agent under which it runs, beside what else runs under it; absent: it takes its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<JobId>,
     /// What to do.
-    pub job: Job,
+    pub work: Work,
+}
+
+/// What an agent is given to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// To run a job.
+    Job(Box<Job>),
+    /// To keep the resource for the jobs of one controller, until it is stopped or has not been renewed for a time.
+    Hold {
+        /// That time, s.
+        lapse_seconds: u64,
+    },
+}
+
+impl Work {
+    /// Its kind, such as `test` or `hold`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Work::Job(job) => job.kind(),
+            Work::Hold { .. } => "hold",
+        }
+    }
 }
 
 /// How a job ended. What a job did not have is absent.
@@ -121,13 +152,64 @@ impl Outcome {
     }
 }
 
-/// A request to an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A request to an agent. It replies with an [`AgentState`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// Stop a job, or remove it from its queue.
+    /// Stop a job, end a hold, or remove either from its queue.
     Stop {
         /// The job.
         job: JobId,
     },
+    /// Keep a hold.
+    Renew {
+        /// The hold.
+        job: JobId,
+    },
+    /// Start a test that waits for its start.
+    Start {
+        /// The job.
+        job: JobId,
+        /// Time on the wall clock, ns since 1970.
+        at_unix_ns: u64,
+    },
+    /// Change the laws of an emulator.
+    Set {
+        /// The job.
+        job: JobId,
+        /// The whole configuration.
+        impairment: Box<Impairment>,
+    },
+    /// Say what runs and waits.
+    State,
+}
+
+/// What an agent does now.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentState {
+    /// Jobs that run, then jobs that wait, each in the order in which they came.
+    pub jobs: Vec<JobState>,
+    /// Largest error of its clock now, ns; absent: unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_bound_ns: Option<u64>,
+}
+
+/// A job that runs or waits at an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobState {
+    /// The job.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// What it needs for itself.
+    pub resource: Resource,
+    /// The hold under which it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<JobId>,
+    /// Jobs that are to end before it starts; 0 for one that runs.
+    pub before: u64,
+    /// For how long it has run, s; absent for one that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_seconds: Option<u64>,
 }

@@ -7,6 +7,7 @@
 //! - The stream [`JOBS`] has a subject for each resource of each agent. A job leaves it when its outcome is stored.
 //! - The stream [`OUTCOMES`] has one subject for each part of an outcome, which takes one message: a second copy of an
 //!   outcome is refused there.
+//! - Requests to an agent (stop, start, new laws, what runs) have one reply each.
 //! - Events of running jobs pass by outside of streams: who does not listen misses them.
 
 mod agent;
@@ -25,8 +26,11 @@ pub mod fuzz;
 
 pub use agent::{AgentOptions, Notices, run};
 pub use bus::Connection;
-pub use controller::{Agent, Controller, Events, Outcomes, Selector, Submitted};
-pub use document::{AgentFacts, InterfaceFacts, Outcome, Submission};
+pub use controller::{
+    Agent, Campaign, Controller, Events, HOLD_LAPSE, Log, Outcomes, Selector, StartInstant,
+    StartSpread, Submitted,
+};
+pub use document::{AgentFacts, AgentState, InterfaceFacts, JobState, Outcome, Submission, Work};
 pub use error::Error;
 pub use keys::{NewKey, new_key};
 pub use names::{

@@ -125,6 +125,11 @@ pub(crate) fn requests(agent: &AgentName) -> String {
     format!("weir.request.{agent}")
 }
 
+/// The subject of an agent's notices.
+pub(crate) fn notices(agent: &AgentName) -> String {
+    format!("weir.notice.{agent}")
+}
+
 /// The key of an agent's facts.
 pub(crate) fn facts(agent: &str) -> String {
     format!("facts.{agent}")
@@ -167,6 +172,7 @@ pub fn permissions(agent: &AgentName) -> Permissions {
             subject_of_key(&seen(agent.as_str())),
             format!("weir.outcome.{agent}.>"),
             format!("weir.event.{agent}.>"),
+            notices(agent),
             // The consumer's name and its filter are part of the subject: others can be neither made nor changed.
             format!("$JS.API.CONSUMER.CREATE.{JOBS}.{agent}.{}", jobs_of(agent)),
             format!("$JS.API.CONSUMER.MSG.NEXT.{JOBS}.{agent}"),

@@ -38,7 +38,8 @@ pub fn server_configuration(
         let _ = write!(
             text,
             "    # agent {name}\n    {{\n      nkey: {key}\n      permissions: {{\n        \
-             publish: {{ allow: [{}] }}\n        subscribe: {{ allow: [{}] }}\n      }}\n    }}\n",
+             publish: {{ allow: [{}] }}\n        subscribe: {{ allow: [{}] }}\n        \
+             # Each request to it may have one reply.\n        allow_responses: {{ max: 1, expires: \"1m\" }}\n      }}\n    }}\n",
             list(&allowed.publish),
             list(&allowed.subscribe)
         );

@@ -16,21 +16,21 @@ use async_nats::jetstream::{AckKind, Context, Message};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep, timeout_at};
-use weir_jobs::Event;
+use weir_jobs::{Command, Event, Notice, Ready};
 use weir_model::{Refusal, document};
 use weir_net::clock::Clock;
 
 use crate::bus::{Connection, jetstream_of};
-use crate::document::{AgentFacts, Outcome, Request, Submission};
+use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission, Work};
 use crate::error::Error;
 use crate::names::{
-    AgentName, HOST_RESOURCE, JOBS, JobId, events, facts, jobs_of, requests, resource_of_interface,
-    seen, subject_of_key,
+    AgentName, HOST_RESOURCE, JOBS, JobId, events, facts, jobs_of, notices, requests,
+    resource_of_interface, seen, subject_of_key,
 };
 use crate::outbox::Outbox;
 use delivery::{Delivery, is_connected};
 use process::Running;
-use queues::Queues;
+use queues::{Delivered, EndedHold, Queues, Task};
 
 /// States in the key that an agent renews.
 const HERE: &str = "1";
@@ -45,6 +45,8 @@ const RENEWALS_OF_SEEN: u32 = 2;
 const MOST_JOBS: i64 = 256;
 /// A job that has been delivered this often is given up: the agent may end because of it.
 const MOST_STARTS: u64 = 5;
+/// Between two looks at whether holds were renewed.
+const LOOK_AT_HOLDS: Duration = Duration::from_secs(1);
 /// Before another attempt at what failed.
 const PAUSE: Duration = Duration::from_secs(2);
 /// For running jobs to stop, and for their outcomes to be sent, when the agent ends.
@@ -63,6 +65,8 @@ pub struct AgentOptions {
     pub name: AgentName,
     /// What it states about its host; its resources are added.
     pub facts: AgentFacts,
+    /// Largest error of its clock now, ns, if that is known.
+    pub clock_bound_ns: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// The directory with outcomes that have not been acknowledged yet.
     pub outbox: PathBuf,
     /// Makes the command that runs this program, to which `job` is added.
@@ -75,7 +79,7 @@ pub struct AgentOptions {
 ///
 /// # Errors
 /// NATS could not be reached at first, or the outbox could not be opened. Later failures are notices, and are tried again.
-pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
+pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let outbox = Outbox::open(&options.outbox)?;
     let client = options.connection.open(Some(&options.name)).await?;
     let jetstream = jetstream_of(&client);
@@ -83,20 +87,30 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
     let mut requested =
         client.subscribe(subject.clone()).await.map_err(Error::bus("subscribe to", subject))?;
     let (ended, mut ends) = mpsc::unbounded_channel();
+    options.notice = published(options.notice, client.clone(), notices(&options.name));
     let delivery = Delivery::new(jetstream.clone(), outbox, options.notice.clone());
-    let mut agent =
-        Agent { options, client, jetstream, delivery, queues: Queues::default(), ended };
+    let mut agent = Agent {
+        options,
+        clock: Clock::System,
+        client,
+        jetstream,
+        delivery,
+        queues: Queues::default(),
+        ended,
+    };
     agent.delivery.resend();
     let mut taken = agent.take_jobs();
     let mut renewal = interval(RENEWAL);
     let mut renewals = 0;
+    let mut looking = interval(LOOK_AT_HOLDS);
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => break,
             Some(message) = taken.recv() => agent.on_message(message),
             Some(outcome) = ends.recv() => agent.on_end(outcome),
-            Some(request) = requested.next() => agent.on_request(&request.payload),
+            Some(request) = requested.next() => agent.on_request(request).await,
+            _ = looking.tick() => agent.end_lapsed_holds(),
             _ = renewal.tick() => {
                 agent.delivery.renew().await;
                 if renewals % RENEWALS_OF_SEEN == 0 {
@@ -108,8 +122,9 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
     }
     drop(taken);
     let end = Instant::now() + ENDING;
-    let waiting = agent.queues.stop_all();
+    let (waiting, holds) = agent.queues.stop_all();
     agent.delivery.give_back(waiting).await;
+    holds.into_iter().for_each(|hold| agent.hold_ended(hold, Some(agent_stops())));
     while agent.queues.has_running() {
         match timeout_at(end, ends.recv()).await {
             // No job is left in the queues that it could start.
@@ -123,8 +138,23 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
     Ok(())
 }
 
+/// Notices that also pass by on the bus, for `weir fleet logs`.
+fn published(own: Notices, client: Client, subject: String) -> Notices {
+    let runtime = tokio::runtime::Handle::current();
+    Arc::new(move |code, text| {
+        own(code, text.clone());
+        let (client, subject) = (client.clone(), subject.clone());
+        if let Ok(line) = Event::Progress(Notice::new(code, text)).to_line()
+            && is_connected(&client)
+        {
+            runtime.spawn(async move { client.publish(subject, line.into()).await });
+        }
+    })
+}
+
 struct Agent {
     options: AgentOptions,
+    clock: Clock,
     client: Client,
     jetstream: Context,
     delivery: Delivery,
@@ -173,7 +203,9 @@ impl Agent {
     }
 
     fn on_message(&mut self, message: Message) {
-        let starts = message.info().map_or(1, |info| info.delivered.unsigned_abs());
+        let (starts, sequence) = message
+            .info()
+            .map_or((1, 0), |info| (info.delivered.unsigned_abs(), info.stream_sequence));
         let read = document::parse_json::<Submission>(&message.payload);
         let (message, acker) = message.split();
         let submission = match read {
@@ -195,14 +227,43 @@ impl Agent {
             let name = self.options.name.clone();
             return self.delivery.send(Outcome::refused(submission.id, name, starts, refusal));
         }
-        if let Some(next) = self.queues.add(submission, starts) {
-            self.start(next.0, next.1);
+        let refused = match &submission.hold {
+            Some(hold) if starts > 1 => {
+                Some(format!("the agent ended while it ran under hold {hold}"))
+            }
+            Some(hold) if !self.queues.is_held(hold) => {
+                Some(format!("hold {hold} is not in force"))
+            }
+            _ => None,
+        };
+        if let Some(words) = refused {
+            let refusal = Refusal::new("hold", words, 3);
+            let name = self.options.name.clone();
+            return self.delivery.send(Outcome::refused(submission.id, name, starts, refusal));
+        }
+        if let Some(next) = self.queues.add(Delivered { submission, starts, sequence }) {
+            self.start(next);
         }
     }
 
-    fn start(&mut self, submission: Submission, starts: u64) {
-        let (id, resource) = (submission.id.clone(), submission.resource.clone());
-        let subject = events(&self.options.name, &id);
+    fn start(&mut self, delivered: Delivered) {
+        let Delivered { submission, starts, sequence } = delivered;
+        let subject = events(&self.options.name, &submission.id);
+        let job = match &submission.work {
+            Work::Job(job) => (**job).clone(),
+            Work::Hold { lapse_seconds } => {
+                let lapse = Duration::from_secs(*lapse_seconds);
+                let task = Task::Hold {
+                    lapse,
+                    until: Instant::now() + lapse,
+                    starts,
+                    since_unix_ns: self.clock.realtime_ns(),
+                };
+                self.queues.started(&submission, sequence, task);
+                self.tell(subject, &Event::Ready(Ready::default()));
+                return;
+            }
+        };
         let client = self.client.clone();
         let (sender, mut receiver) = mpsc::channel::<Event>(256);
         tokio::spawn(async move {
@@ -216,37 +277,98 @@ impl Agent {
         });
         let running = Running::start(
             (self.options.program)(),
-            submission,
+            (submission.clone(), job),
             (self.options.name.clone(), starts),
-            Clock::System,
+            self.clock.clone(),
             sender,
             self.ended.clone(),
         );
-        self.queues.started(id, resource, running);
+        self.queues.started(&submission, sequence, Task::Process(running));
+    }
+
+    /// Publishes an event of a job.
+    fn tell(&self, subject: String, event: &Event) {
+        let client = self.client.clone();
+        if let Ok(line) = event.to_line() {
+            tokio::spawn(async move { client.publish(subject, line.into()).await });
+        }
     }
 
     fn on_end(&mut self, outcome: Outcome) {
         let next = self.queues.ended(&outcome.id);
         self.delivery.send(outcome);
-        if let Some((submission, starts)) = next {
-            self.start(submission, starts);
+        if let Some(next) = next {
+            self.start(next);
         }
     }
 
-    fn on_request(&mut self, payload: &[u8]) {
-        match document::parse_json(payload) {
+    /// Sends the outcome of a hold, and starts the next job of its resource.
+    fn hold_ended(&mut self, hold: EndedHold, error: Option<Refusal>) {
+        let outcome = Outcome {
+            kind: "hold".into(),
+            started_unix_ns: Some(hold.since_unix_ns),
+            ended_unix_ns: Some(self.clock.realtime_ns()),
+            exit_code: error.is_none().then_some(0),
+            error,
+            ..Outcome::refused(hold.id, self.options.name.clone(), hold.starts, Refusal::default())
+        };
+        self.on_end(outcome);
+    }
+
+    fn end_lapsed_holds(&mut self) {
+        for id in self.queues.lapsed() {
+            if let Some(hold) = self.queues.end_hold(&id) {
+                let words = "the controller did not renew the hold in time";
+                self.hold_ended(hold, Some(Refusal::new("lapsed", words, 3)));
+            }
+        }
+    }
+
+    async fn on_request(&mut self, message: async_nats::Message) {
+        match document::parse_json(&message.payload) {
+            Ok(Request::State) => {}
             Ok(Request::Stop { job }) => self.stop(&job),
-            Err(error) => (self.options.notice)("request", error.to_string()),
+            Ok(Request::Renew { job }) => self.queues.renew(&job),
+            Ok(Request::Start { job, at_unix_ns }) => {
+                let at_ns = process::monotonic_ns(at_unix_ns, &self.clock);
+                self.command(&job, Command::Start { at_ns });
+            }
+            Ok(Request::Set { job, impairment }) => {
+                self.command(&job, Command::Set { impairment });
+            }
+            Err(error) => return (self.options.notice)("request", error.to_string()),
+        }
+        let clock_bound_ns = (self.options.clock_bound_ns)();
+        let state = AgentState { jobs: self.queues.state(), clock_bound_ns };
+        let state = serde_json::to_vec(&state);
+        if let (Some(reply), Ok(state)) = (message.reply, state) {
+            // A controller that gets no reply asks again.
+            let _ = self.client.publish(reply, state.into()).await;
+        }
+    }
+
+    fn command(&self, job: &JobId, command: Command) {
+        if let Some(running) = self.queues.process(job) {
+            running.command(command);
         }
     }
 
     fn stop(&mut self, job: &JobId) {
-        if let Some(starts) = self.queues.stop(job) {
+        if let Some(running) = self.queues.process(job) {
+            running.stop();
+        } else if let Some(hold) = self.queues.end_hold(job) {
+            self.hold_ended(hold, None);
+        } else if let Some(starts) = self.queues.withdraw(job) {
             let refusal = Refusal::new("stopped", "stopped before it was started", 130);
             let name = self.options.name.clone();
             self.delivery.send(Outcome::refused(job.clone(), name, starts, refusal));
         }
     }
+}
+
+/// Why a hold ends with its agent.
+fn agent_stops() -> Refusal {
+    Refusal::new("stopped", "the agent was stopped", 3)
 }
 
 /// States the facts, creates the consumer and passes on what it gets, until that fails.

@@ -1,13 +1,12 @@
 //! A job as a process of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as threads;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use weir_jobs::{Event, Job, NoEvent, Process};
+use weir_jobs::{Command, Event, Job, NoEvent, Process};
 use weir_model::Refusal;
 use weir_model::json::to_line;
 use weir_net::clock::Clock;
@@ -18,14 +17,14 @@ use crate::names::AgentName;
 
 /// For a job to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// Between two looks at whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at what it is asked to do.
+const LOOK: Duration = Duration::from_millis(20);
 /// Most warnings of an outcome.
 const MOST_WARNINGS: usize = 1000;
 
 /// A job that runs.
 pub(super) struct Running {
-    stop: Arc<AtomicBool>,
+    asked: threads::Sender<Command>,
 }
 
 impl Running {
@@ -33,50 +32,55 @@ impl Running {
     /// taken fast enough are dropped.
     pub(super) fn start(
         program: std::process::Command,
-        submission: Submission,
+        (submission, job): (Submission, Job),
         (agent, starts): (AgentName, u64),
         clock: Clock,
         events: mpsc::Sender<Event>,
         ended: mpsc::UnboundedSender<Outcome>,
     ) -> Running {
-        let stop = Arc::new(AtomicBool::new(false));
-        let is_stopped = stop.clone();
+        let (asked, commands) = threads::channel();
         let (id, name) = (submission.id.clone(), agent.clone());
         let sender = ended.clone();
         let thread = std::thread::Builder::new().name("weir-job".into()).spawn(move || {
-            let outcome = run(program, submission, (agent, starts), &clock, &events, &is_stopped);
+            let outcome =
+                run(program, (submission, job), (agent, starts), &clock, &events, &commands);
             let _ = sender.send(outcome);
         });
         if let Err(error) = thread {
             let refusal = Refusal::new("agent", format!("start a thread: {error}"), 70);
             let _ = ended.send(Outcome::refused(id, name, starts, refusal));
         }
-        Running { stop }
+        Running { asked }
+    }
+
+    /// Passes a command on; ignored if the job has ended.
+    pub(super) fn command(&self, command: Command) {
+        let _ = self.asked.send(command);
     }
 
     /// Asks it to stop.
     pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.command(Command::Stop);
     }
 }
 
 fn run(
     program: std::process::Command,
-    submission: Submission,
+    (submission, job): (Submission, Job),
     (agent, starts): (AgentName, u64),
     clock: &Clock,
     events: &mpsc::Sender<Event>,
-    stop: &AtomicBool,
+    commands: &threads::Receiver<Command>,
 ) -> Outcome {
     let longest = Duration::from_secs(submission.longest_seconds);
-    let kind = submission.job.kind();
+    let kind = job.kind();
     let mut outcome = Outcome {
         kind: kind.into(),
         started_unix_ns: Some(clock.realtime_ns()),
         error: None,
         ..Outcome::refused(submission.id.clone(), agent, starts, Refusal::default())
     };
-    let job = match prepared(submission, &outcome.agent, clock) {
+    let job = match prepared(submission, job, &outcome.agent, clock) {
         Ok(job) => job,
         Err(refusal) => {
             outcome.started_unix_ns = None;
@@ -103,7 +107,14 @@ fn run(
             Err(NoEvent::Timeout) => {}
         }
         let is_late = Instant::now() >= end;
-        if !is_stopping && (is_late || stop.load(Ordering::Relaxed)) {
+        let mut is_asked = false;
+        for command in commands.try_iter() {
+            match command {
+                Command::Stop => is_asked = true,
+                other => process.command(&other),
+            }
+        }
+        if !is_stopping && (is_late || is_asked) {
             is_stopping = true;
             process.stop();
             if is_late {
@@ -128,17 +139,27 @@ fn run(
 }
 
 /// The job with what only this host knows: its clock and its name.
-fn prepared(submission: Submission, agent: &AgentName, clock: &Clock) -> Result<Job, Box<Refusal>> {
-    let mut job = accepted(submission.job)?;
+fn prepared(
+    submission: Submission,
+    job: Job,
+    agent: &AgentName,
+    clock: &Clock,
+) -> Result<Job, Box<Refusal>> {
+    let mut job = accepted(job)?;
     if let Job::Test(test) = &mut job {
         test.labels.insert("agent".into(), agent.to_string());
         test.labels.insert("job".into(), submission.id.to_string());
         if let Some(unix_ns) = submission.start_at_unix_ns {
-            let offset_ns = clock.bracket().realtime_minus_monotonic();
-            test.start_at_ns = Some(unix_ns.saturating_add_signed(offset_ns.saturating_neg()));
+            test.start_at_ns = Some(monotonic_ns(unix_ns, clock));
         }
     }
     Ok(job)
+}
+
+/// The time of CLOCK_MONOTONIC at this time of the wall clock, both in ns.
+pub(super) fn monotonic_ns(unix_ns: u64, clock: &Clock) -> u64 {
+    let offset_ns = clock.bracket().realtime_minus_monotonic();
+    unix_ns.saturating_add_signed(offset_ns.saturating_neg())
 }
 
 /// Keeps what belongs to the outcome.

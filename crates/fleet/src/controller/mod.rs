@@ -1,27 +1,33 @@
 //! The controller: lists agents, submits jobs, and reads their outcomes.
 
+mod campaign;
 mod collecting;
 mod selector;
+mod starts;
 
 use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{Context, kv};
-use async_nats::{Client, Subscriber};
+use async_nats::{Client, RequestErrorKind, Subscriber};
 use futures_util::StreamExt;
+use futures_util::stream::{Select, select};
 use weir_jobs::Event;
 use weir_model::document;
+use weir_model::impairment::Impairment;
 
 use crate::agent::STOPPED;
 use crate::bus::{Connection, jetstream_of, prepare};
-use crate::document::{AgentFacts, Outcome, Request, Submission};
+use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission};
 use crate::error::Error;
 use crate::names::{
     AGENTS, AgentName, JOBS, JobId, NOW, events, facts, jobs, outcome_of, requests, seen,
 };
+pub use campaign::{Campaign, HOLD_LAPSE};
 use collecting::Collecting;
 pub use selector::Selector;
+pub use starts::{StartInstant, StartSpread};
 
 /// An agent that was last seen longer ago than this is gone: it renews its key every 20 s.
 const GONE: Duration = Duration::from_secs(50);
@@ -57,6 +63,7 @@ pub struct Submitted {
 }
 
 /// A controller.
+#[derive(Clone)]
 pub struct Controller {
     client: Client,
     jetstream: Context,
@@ -185,17 +192,71 @@ impl Controller {
         removed.map(drop).map_err(|error| failed(error.to_string()))
     }
 
-    /// Asks an agent to stop a job. One that waits is removed from its queue.
+    /// Asks an agent to stop a job, or to end a hold. One that waits is removed from its queue.
+    ///
+    /// # Errors
+    /// The agent does not answer, or NATS can't be reached.
+    pub async fn stop(&self, agent: &AgentName, job: &JobId) -> Result<(), Error> {
+        self.ask(agent, &Request::Stop { job: job.clone() }).await.map(drop)
+    }
+
+    /// Starts a test that waits for its start, at this time on the wall clock, ns since 1970.
+    ///
+    /// # Errors
+    /// As [`stop`](Controller::stop).
+    pub async fn start(&self, agent: &AgentName, job: &JobId, unix_ns: u64) -> Result<(), Error> {
+        self.ask(agent, &Request::Start { job: job.clone(), at_unix_ns: unix_ns }).await.map(drop)
+    }
+
+    /// Changes the laws of an emulator that runs at an agent.
+    ///
+    /// # Errors
+    /// As [`stop`](Controller::stop).
+    pub async fn set(
+        &self,
+        agent: &AgentName,
+        job: &JobId,
+        impairment: Impairment,
+    ) -> Result<(), Error> {
+        let impairment = Box::new(impairment);
+        self.ask(agent, &Request::Set { job: job.clone(), impairment }).await.map(drop)
+    }
+
+    /// What an agent does now.
+    ///
+    /// # Errors
+    /// As [`stop`](Controller::stop).
+    pub async fn state(&self, agent: &AgentName) -> Result<AgentState, Error> {
+        self.ask(agent, &Request::State).await
+    }
+
+    async fn ask(&self, agent: &AgentName, request: &Request) -> Result<AgentState, Error> {
+        let text =
+            serde_json::to_vec(request).map_err(Error::bus("write request for", agent.as_str()))?;
+        let replied = self.client.request(requests(agent), text.into()).await;
+        let reply = replied.map_err(|error| {
+            let reason = match error.kind() {
+                RequestErrorKind::NoResponders => "it is not connected".to_owned(),
+                _ => error.to_string(),
+            };
+            Error::bus("ask agent", agent.as_str())(reason)
+        })?;
+        document::parse_json(&reply.payload)
+            .map_err(Error::bus("read the reply of", agent.as_str()))
+    }
+
+    /// Notices of agents, and events of their jobs, from now on: each with the agent, the job if it belongs to one, and the
+    /// event.
     ///
     /// # Errors
     /// NATS can't be reached.
-    pub async fn stop(&self, agent: &AgentName, job: &JobId) -> Result<(), Error> {
-        let text = serde_json::to_vec(&Request::Stop { job: job.clone() })
-            .map_err(Error::bus("write request for", job.as_str()))?;
-        let subject = requests(agent);
-        let sent = self.client.publish(subject.clone(), text.into()).await;
-        sent.map_err(Error::bus("send request to", &subject))?;
-        self.client.flush().await.map_err(Error::bus("send request to", subject))
+    pub async fn log(&self) -> Result<Log, Error> {
+        let failed = Error::bus("subscribe to", "weir.event.>");
+        let events = self.client.subscribe("weir.event.*.*").await.map_err(failed)?;
+        let failed = Error::bus("subscribe to", "weir.notice.*");
+        let notices = self.client.subscribe("weir.notice.*").await.map_err(failed)?;
+        self.client.flush().await.map_err(Error::bus("reach", "NATS"))?;
+        Ok(Log(select(events, notices)))
     }
 
     /// The events of a job at an agent from now on.
@@ -227,6 +288,25 @@ impl Controller {
         let collecting =
             Collecting::new(&self.jetstream, vec!["weir.outcome.*.*.*".into()]).await?;
         collecting.all().await
+    }
+}
+
+/// Notices of agents and events of jobs.
+pub struct Log(Select<Subscriber, Subscriber>);
+
+impl Log {
+    /// The next one that this version knows; `None` if the connection was closed.
+    pub async fn next(&mut self) -> Option<(AgentName, Option<JobId>, Event)> {
+        loop {
+            let message = self.0.next().await?;
+            let mut parts = message.subject.as_str().split('.').skip(2);
+            let agent = parts.next().and_then(|name| name.parse().ok());
+            let job = parts.next().and_then(|name| name.parse().ok());
+            let event = std::str::from_utf8(&message.payload).ok().and_then(Event::parse);
+            if let (Some(agent), Some(event)) = (agent, event) {
+                return Some((agent, job, event));
+            }
+        }
     }
 }
 

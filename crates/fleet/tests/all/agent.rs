@@ -205,7 +205,7 @@ async fn jobs_are_stopped_and_refused() {
     let late = weir_fleet::Submission { longest_seconds: 1, ..job("3") };
     controller.submit(&name, &late).await.unwrap();
     let demo = Job::Demo(DemoJob::default());
-    let other = weir_fleet::Submission { job: demo, ..job("4") };
+    let other = weir_fleet::Submission { work: weir_fleet::Work::Job(Box::new(demo)), ..job("4") };
     controller.submit(&name, &other).await.unwrap();
     let mut outcomes = outcomes(&controller, "a", &["1", "2", "3", "4"]).await;
     outcomes.sort_by(|a, b| a.id.cmp(&b.id));

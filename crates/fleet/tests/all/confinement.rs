@@ -56,6 +56,8 @@ async fn an_agent_reaches_nothing_of_another() {
         "weir.event.b.1",
         "weir.job.a.host",
         "weir.request.b",
+        "weir.notice.b",
+        "_INBOX.controller.1",
         "$KV.weir-agents.facts.b",
         "$KV.weir-agents.seen.b",
         &format!("$JS.API.STREAM.INFO.{JOBS}"),

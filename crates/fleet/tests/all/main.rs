@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod campaign;
 mod confinement;
 mod server;

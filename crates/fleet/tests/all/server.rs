@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weir_fleet::{
     AgentFacts, AgentName, AgentOptions, Connection, Controller, Error, JobId, NewKey, Outcome,
-    Submission, new_key, server_configuration,
+    Submission, Work, new_key, server_configuration,
 };
 use weir_jobs::{Job, TestJob};
 
@@ -158,6 +158,7 @@ impl Agent {
                 labels: [("site".to_owned(), "paris".to_owned())].into(),
                 ..AgentFacts::default()
             },
+            clock_bound_ns: Box::new(|| None),
             outbox: server.directory.path().join(format!("outbox-{name}")),
             program: Box::new(move || Command::new(&program)),
             notice: Arc::new(|code, text| eprintln!("{code}: {text}")),
@@ -182,7 +183,11 @@ pub(crate) fn job(id: &str) -> Submission {
         resource: "host".parse().unwrap(),
         start_at_unix_ns: None,
         longest_seconds: 60,
-        job: Job::Test(Box::new(TestJob { host: Some(id.into()), ..TestJob::default() })),
+        hold: None,
+        work: Work::Job(Box::new(Job::Test(Box::new(TestJob {
+            host: Some(id.into()),
+            ..TestJob::default()
+        })))),
     }
 }
 
