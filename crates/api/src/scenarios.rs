@@ -242,6 +242,7 @@ fn files(scenario: &Scenario) -> Vec<(String, String)> {
         quick: _,
         lab: _,
         hosts,
+        agents: _,
         emulators,
         tables,
         steps,
@@ -254,7 +255,7 @@ fn files(scenario: &Scenario) -> Vec<(String, String)> {
     for (name, HostSpec { address: _, port: _, key_file }) in hosts {
         add(&mut out, &format!("/host/{}/key_file", escaped(name)), key_file.as_ref());
     }
-    for (name, EmulatorSpec { interfaces: _, control_socket, initial }) in emulators {
+    for (name, EmulatorSpec { interfaces: _, control_socket, agent: _, initial }) in emulators {
         let at = format!("/emulator/{}", escaped(name));
         add(&mut out, &format!("{at}/control_socket"), control_socket.as_ref());
         of_laws(&mut out, &at, initial);
@@ -321,6 +322,7 @@ fn of_test(out: &mut Vec<(String, String)>, at: &str, test: &TestStep) {
     let TestStep {
         from: _,
         to: _,
+        topology: _,
         args: _,
         plan: _,
         plan_file,

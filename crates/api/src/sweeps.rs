@@ -138,6 +138,7 @@ pub(crate) fn scenario(
         quick: BTreeMap::new(),
         lab: request.lab.then(|| LabSetup { middle, ..LabSetup::default() }),
         hosts,
+        agents: BTreeMap::new(),
         emulators,
         tables: vec![],
         steps: vec![Step {

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+use weir_jobs::RemoteHosts;
 use weir_model::experiment::{
     EXPERIMENT_SCHEMA, Experiment, Impairing, Outcome, RunRef, Scenario, StepOutcome, Variables,
 };
@@ -295,6 +296,8 @@ pub struct Options<'a> {
     pub tell: &'a (dyn Fn(&ScenarioEvent<'_>) + Sync),
     /// This machine's CLOCK_MONOTONIC, ns.
     pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
+    /// The fleet with the scenario's agents; absent: it names none.
+    pub remote: Option<&'a dyn RemoteHosts>,
     /// Warnings about the result that are known before anything is measured.
     pub warnings: Vec<String>,
 }
@@ -321,7 +324,8 @@ pub fn check_unless(
     files: &Files,
     parse_flags: ParseTestFlags<'_>,
 ) -> Result<Estimate, ScenarioError> {
-    plans::check(scenario, &plans::CheckContext { files, parse_flags, is_stopped })
+    let agents = plans::Agents { named: &scenario.agents, remote: None };
+    plans::check(scenario, &plans::CheckContext { files, parse_flags, agents, is_stopped })
 }
 
 /// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published
@@ -381,7 +385,13 @@ pub fn run(
     options: &Options<'_>,
     checkpoint: Checkpoint,
 ) -> Result<Ended, ScenarioError> {
-    check_unless(options.is_stopped, scenario, &options.files, options.parse_flags)?;
+    let looked = plans::CheckContext {
+        files: &options.files,
+        parse_flags: options.parse_flags,
+        agents: plans::Agents { named: &scenario.agents, remote: options.remote },
+        is_stopped: options.is_stopped,
+    };
+    plans::check(scenario, &looked)?;
     let begun = Instant::now();
     let earlier = checkpoint.seconds();
     let sessions = checkpoint.sessions().to_vec();

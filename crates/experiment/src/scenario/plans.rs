@@ -1,9 +1,11 @@
 //! The plans of a scenario's tests: replaces the variables of a point, sets parameters, reads files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_jobs::RemoteHosts;
+use weir_model::ModelError;
 use weir_model::content::Content;
 use weir_model::document;
 use weir_model::experiment::{
@@ -114,18 +116,61 @@ pub(super) struct TestPath {
     pub(super) to: Option<String>,
 }
 
+/// The agents that a scenario names.
+#[derive(Clone, Copy)]
+pub(super) struct Agents<'a> {
+    pub(super) named: &'a BTreeMap<String, String>,
+    /// The fleet; absent: which agents the names stand for is not known.
+    pub(super) remote: Option<&'a dyn RemoteHosts>,
+}
+
+impl Agents<'_> {
+    /// The hosts of a list joined by `+`, with the agents of each name.
+    fn hosts(&self, list: &str) -> Vec<String> {
+        let names = list.split('+').map(|name| name.trim().to_owned());
+        let of = |name: String| match self.remote.filter(|_| self.named.contains_key(&name)) {
+            Some(remote) => remote.members(&name),
+            None => vec![name],
+        };
+        names.flat_map(of).collect()
+    }
+
+    fn are_unknown(&self, hosts: &[String]) -> bool {
+        self.remote.is_none() && hosts.iter().any(|host| self.named.contains_key(host))
+    }
+}
+
 /// The paths of a test at a point: one for each of its senders. A shorter list of hosts is repeated.
 pub(super) fn paths(
     test: &TestStep,
     at: &AxisValues,
+    agents: Agents<'_>,
     place: &str,
 ) -> Result<Vec<TestPath>, ScenarioError> {
-    let hosts = |name: &Option<String>| -> Result<Vec<Option<String>>, ScenarioError> {
-        let Some(name) = name else { return Ok(vec![None]) };
+    let hosts = |name: &Option<String>| -> Result<Vec<String>, ScenarioError> {
+        let Some(name) = name else { return Ok(vec![]) };
         let name: String = at_point(name, at, place)?;
-        Ok(name.split('+').map(|host| Some(host.trim().to_owned())).collect())
+        Ok(agents.hosts(&name))
     };
     let (from, to) = (hosts(&test.from)?, hosts(&test.to)?);
+    if let Some(topology) = test.topology
+        && !agents.are_unknown(&from)
+        && !agents.are_unknown(&to)
+    {
+        let pairs = topology.pairs(&from, &to).map_err(|error| match error {
+            ModelError::Field { field, given, accepted } => {
+                let field = format!("{place}.test.{field}");
+                ModelError::Field { field, given, accepted }
+            }
+            other => other,
+        })?;
+        let path = |(from, to)| TestPath { from: Some(from), to: Some(to) };
+        return Ok(pairs.into_iter().map(path).collect());
+    }
+    let some = |hosts: Vec<String>| -> Vec<Option<String>> {
+        if hosts.is_empty() { vec![None] } else { hosts.into_iter().map(Some).collect() }
+    };
+    let (from, to) = (some(from), some(to));
     let pairs = from.iter().cycle().zip(to.iter().cycle()).take(from.len().max(to.len()));
     Ok(pairs.map(|(from, to)| TestPath { from: from.clone(), to: to.clone() }).collect())
 }
@@ -167,6 +212,7 @@ pub(super) fn names_of(impair: Option<&ImpairStep>, at: &[(String, String)]) -> 
 pub(super) struct CheckContext<'a> {
     pub(super) files: &'a Files,
     pub(super) parse_flags: ParseTestFlags<'a>,
+    pub(super) agents: Agents<'a>,
     /// Asked at every point; true stops the check.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
@@ -220,6 +266,7 @@ fn one(
         Some(Action::Test(test)) => {
             let plan = plan(test, &vec![], &own, files, parse_flags, name)?;
             measurable(step, around, &plan, name)?;
+            paths(test, around, looked.agents, name)?;
             Estimate::of(&plan).times(test.runs.unwrap_or(1).into())
         }
         Some(Action::Sweep(sweep)) => {
@@ -232,6 +279,7 @@ fn one(
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
                 let plan = plan(&sweep.test, at, &own, files, parse_flags, name)?;
                 measurable(step, at, &plan, name)?;
+                paths(&sweep.test, at, looked.agents, name)?;
                 if sweep.compare_content {
                     super::steps::check_content(&plan)?;
                 }
@@ -259,8 +307,7 @@ fn one(
             let mut once = Estimate::default();
             for at in &all {
                 looked.go_on()?;
-                let trials =
-                    super::steps::check_search(search, around, at, files, parse_flags, name)?;
+                let trials = super::steps::check_search(search, around, at, looked, name)?;
                 let trial = Duration::from_nanos(search.trial.0);
                 once += Estimate::search(trials, trial);
             }
@@ -374,7 +421,8 @@ mod tests {
             let test = TestStep { from: some(from), to: some(to), ..TestStep::default() };
             let at: AxisValues = at.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
             let word = |host: &Option<String>| host.clone().unwrap_or_else(|| "-".into());
-            let paths = paths(&test, &at, "s").unwrap();
+            let paths =
+                paths(&test, &at, Agents { named: &BTreeMap::new(), remote: None }, "s").unwrap();
             paths.iter().map(|p| format!("{}>{}", word(&p.from), word(&p.to))).collect()
         };
         assert_eq!(of("", "", &[]), ["->-"]);
@@ -393,8 +441,13 @@ mod tests {
             let parse_flags =
                 |_: &[String]| Err(Box::new(weir_model::Refusal::new("usage", "no flags here", 2)));
             let files = Files::new("/nonexistent");
-            let looked =
-                CheckContext { files: &files, parse_flags: &parse_flags, is_stopped: &|| false };
+            let agents = Agents { named: &scenario.agents, remote: None };
+            let looked = CheckContext {
+                files: &files,
+                parse_flags: &parse_flags,
+                agents,
+                is_stopped: &|| false,
+            };
             let estimate = check(&scenario, &looked).unwrap();
             (estimate.runs, estimate.sending.as_secs(), estimate.waiting.as_secs())
         };
@@ -453,8 +506,13 @@ mod tests {
             Ok(Plan { connections: vec![Default::default()], ..Plan::default() })
         };
         let seen = || looked_at.load(std::sync::atomic::Ordering::Relaxed);
-        let looked =
-            CheckContext { files: &files, parse_flags: &parse_flags, is_stopped: &|| seen() >= 5 };
+        let agents = Agents { named: &scenario.agents, remote: None };
+        let looked = CheckContext {
+            files: &files,
+            parse_flags: &parse_flags,
+            agents,
+            is_stopped: &|| seen() >= 5,
+        };
         assert!(matches!(check(&scenario, &looked), Err(ScenarioError::Stopped)));
         assert_eq!(seen(), 5);
     }

@@ -361,10 +361,10 @@ fn bounds_words(found: &Found, bounds: Bounds) -> String {
 fn together_words(together: &Together) -> String {
     let time = |seconds| Unit::Seconds.show(seconds);
     format!(
-        "{} tests started together: their first packets arrived within {} (clocks: ± {})",
+        "{} tests started together: their first packets arrived within {} (clocks: {})",
         together.tests,
         time(together.first_packet_skew_seconds),
-        time(together.error_seconds)
+        together.error_seconds.map_or("no bound known".to_owned(), |s| format!("± {}", time(s)))
     )
 }
 

@@ -43,6 +43,7 @@ fn told(text: &str) -> Result<(Ended, Vec<String>), ScenarioError> {
             }
         },
         monotonic_ns: &|| 0,
+        remote: None,
         warnings: vec![],
     };
     let ended = run(&scenario(text), &options, Checkpoint::default())?;

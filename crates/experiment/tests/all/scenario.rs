@@ -116,6 +116,7 @@ impl Bench {
             is_stopped,
             tell: &|_| (),
             monotonic_ns: &|| 0,
+            remote: None,
             warnings: vec![],
         };
         scenario::run(&parsed(text), &options, checkpoint).unwrap()

@@ -23,8 +23,8 @@ pub use rule::{Comparison, Rule};
 pub use scenario::{
     Action, CollectStep, CommandFigure, CommandRule, CommandStep, CompareStep, EmulatorSpec,
     HostSpec, ImpairStep, Impairing, LabSetup, LineTest, Readiness, RepeatStep, SCENARIO_SCHEMA,
-    Scenario, SearchKind, SearchStep, Step, StopStep, SweepStep, TestStep, Values, WaitStep,
-    check_axes, nearest, parameter_of, set_parameters, test_plan,
+    Scenario, SearchKind, SearchStep, Step, StopStep, SweepStep, TestStep, Topology, Values,
+    WaitStep, check_axes, nearest, parameter_of, set_parameters, test_plan,
 };
 pub use scenario::{
     CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,

@@ -309,8 +309,9 @@ pub struct RunRef {
 pub struct FirstPacket {
     /// Time since the common start, on the receiver's clock as related to this machine's.
     pub arrived_seconds: f64,
-    /// Bound of the clocks' error; 0 if both ends share a clock.
-    pub error_seconds: f64,
+    /// Bound of the clocks' error; 0 if both ends share a clock. Absent: a clock's bound is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_seconds: Option<f64>,
 }
 
 /// How closely tests started together.
@@ -321,8 +322,9 @@ pub struct Together {
     /// Time from the earliest first packet of a test to the latest, at arrival: it includes differences of the
     /// paths.
     pub first_packet_skew_seconds: f64,
-    /// Bound of the clocks' error, of the two worst tests together.
-    pub error_seconds: f64,
+    /// Bound of the clocks' error, of the two worst tests together. Absent: a clock's bound is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_seconds: Option<f64>,
 }
 
 fn is_none(count: &u64) -> bool {

@@ -339,7 +339,10 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
                 time(together.first_packet_skew_seconds),
             ),
         ];
-        facts.push(("Error of the clocks, at most".to_owned(), time(together.error_seconds)));
+        facts.push((
+            "Error of the clocks, at most".to_owned(),
+            together.error_seconds.map_or_else(|| "not known".to_owned(), time),
+        ));
         out.push(Block::Facts(facts));
     }
     if step.points.is_empty() && step.found.is_empty() {

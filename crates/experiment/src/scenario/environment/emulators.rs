@@ -5,28 +5,54 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use weir_jobs::{EmulatorJob, Process};
+use weir_jobs::{Command, EmulatorJob, Process, RunningJob};
 use weir_model::experiment::EmulatorSpec;
 use weir_model::impairment::{Impairment, Laws};
+use weir_net::thread::lock;
 
 use super::{END, Environment, failed, not_started, refused};
 use crate::scenario::ScenarioError;
 
 /// A running emulator.
 pub(super) struct Emulator {
-    socket: PathBuf,
-    /// Its process if this experiment started it; absent for one that was already running.
-    _program: Option<Process>,
+    control: Control,
     /// The configuration to restore, for an emulator that was already running.
     former: Option<Impairment>,
     /// Its current laws, if they lose packets.
     loses: Mutex<Option<String>>,
 }
 
+/// How an emulator is controlled.
+enum Control {
+    /// By its control socket; with its process, which ends with this, if this experiment started it.
+    Socket(PathBuf, #[expect(dead_code, reason = "it is only dropped")] Option<Process>),
+    /// One at an agent.
+    Remote(Mutex<Box<dyn RunningJob>>),
+}
+
 impl Emulator {
+    /// Its control socket, if it has one on this machine.
+    fn socket(&self) -> Option<&Path> {
+        match &self.control {
+            Control::Socket(socket, _) => Some(socket),
+            Control::Remote(_) => None,
+        }
+    }
+
+    fn set(&self, to: &Impairment) -> Result<(), ScenarioError> {
+        match &self.control {
+            Control::Socket(socket, _) => set(socket, to),
+            Control::Remote(job) => {
+                let impairment = Box::new(to.clone());
+                lock(job).command(&Command::Set { impairment });
+                Ok(())
+            }
+        }
+    }
+
     /// Restores the former configuration of an emulator that was already running.
     fn restore(&mut self) -> Result<(), ScenarioError> {
-        self.former.take().map_or(Ok(()), |former| set(&self.socket, &former))
+        self.former.take().map_or(Ok(()), |former| self.set(&former))
     }
 }
 
@@ -45,6 +71,10 @@ impl Environment<'_> {
         spec: &EmulatorSpec,
     ) -> Result<Emulator, ScenarioError> {
         let initial = self.options.files.impairment(&spec.initial, &format!("emulator.{name}"))?;
+        if let Some(agent) = &spec.agent {
+            let interfaces = spec.interfaces.clone().unwrap_or_default();
+            return self.start_at_agent(name, agent, interfaces, &initial);
+        }
         let Some(socket) = &spec.control_socket else {
             return self.start_emulator(name, spec.interfaces.clone(), &initial);
         };
@@ -53,9 +83,10 @@ impl Environment<'_> {
         let former =
             weir_model::document::read(&found).map_err(failed("understand", &at(&socket)))?;
         let loses = Mutex::new(losing(&initial));
-        let emulator = Emulator { socket, _program: None, former: Some(former), loses };
+        let control = Control::Socket(socket, None);
+        let emulator = Emulator { control, former: Some(former), loses };
         if !spec.initial.is_empty() {
-            set(&emulator.socket, &initial)?;
+            emulator.set(&initial)?;
         }
         Ok(emulator)
     }
@@ -84,7 +115,31 @@ impl Environment<'_> {
         program.wait_ready().map_err(refused(&what))?;
         program.ignore_events();
         let loses = Mutex::new(losing(initial));
-        Ok(Emulator { socket, _program: Some(program), former: None, loses })
+        Ok(Emulator { control: Control::Socket(socket, Some(program)), former: None, loses })
+    }
+
+    /// Starts an emulator at the one agent of this name.
+    fn start_at_agent(
+        &self,
+        name: &str,
+        agent: &str,
+        interfaces: [String; 2],
+        initial: &Impairment,
+    ) -> Result<Emulator, ScenarioError> {
+        let what = format!("emulator {name}");
+        let Some(remote) = self.options.remote else {
+            return Err(ScenarioError::program(&what, "there is no fleet"));
+        };
+        let [agent] = &remote.members(agent)[..] else {
+            return Err(ScenarioError::program(&what, "its agent stands for several"));
+        };
+        let job = EmulatorJob::new(interfaces, initial.clone());
+        let job = weir_jobs::Job::Emulator(Box::new(job));
+        let mut job = remote.start(agent, job).map_err(refused(&what))?;
+        job.wait_until_up().map_err(refused(&what))?;
+        job.ignore_events();
+        let loses = Mutex::new(losing(initial));
+        Ok(Emulator { control: Control::Remote(Mutex::new(job)), former: None, loses })
     }
 
     /// Sets the laws of an emulator.
@@ -94,7 +149,7 @@ impl Environment<'_> {
         to: &Impairment,
     ) -> Result<(), ScenarioError> {
         let emulator = self.emulator(name)?;
-        set(&emulator.socket, to)?;
+        emulator.set(to)?;
         *emulator.loses.lock().unwrap_or_else(|e| e.into_inner()) = losing(to);
         Ok(())
     }
@@ -120,7 +175,7 @@ impl Environment<'_> {
         from: Option<&str>,
         to: Option<&str>,
     ) -> Option<(&Path, Option<&'static str>)> {
-        let socket = |name: &String| self.emulators.get(name).map(|e| e.socket.as_path());
+        let socket = |name: &String| self.emulators.get(name)?.socket();
         let specs = &self.scenario.emulators;
         if let Some((name, _)) = specs.iter().find(|(_, spec)| is_in_middle(spec)) {
             // Traffic from this machine or to another one does not cross the lab's middle.
@@ -142,7 +197,10 @@ impl Environment<'_> {
 
     /// The counters of an emulator.
     pub(in crate::scenario) fn stats(&self, name: &str) -> Result<Value, ScenarioError> {
-        Ok(ask(&self.emulator(Some(name))?.socket, &json!({ "verb": "stats" }))?["report"].take())
+        let Some(socket) = self.emulator(Some(name))?.socket() else {
+            return Err(ScenarioError::program(name, "it has no control socket here"));
+        };
+        Ok(ask(socket, &json!({ "verb": "stats" }))?["report"].take())
     }
 
     /// Restores every emulator that was already running. Tries all; returns the first failure.

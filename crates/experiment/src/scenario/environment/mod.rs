@@ -14,7 +14,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_jobs::{Printed, Process, RunningCommand};
+use weir_jobs::{
+    Event, KeySource, Printed, Process, RemoteHosts, RunningCommand, RunningJob, ServeJob,
+};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
 use weir_model::experiment::{HostUse, Scenario};
@@ -26,7 +28,7 @@ use weir_net::thread::lock;
 use super::{Options, ScenarioError};
 
 use emulators::Emulator;
-pub(super) use test::{Job, NoRecord, Progress, Tested, control};
+pub(super) use test::{Job, NoRecord, Progress, StartGate, Tested, control};
 pub(super) use tools::Server;
 
 /// Time for a program to end after SIGTERM.
@@ -39,7 +41,7 @@ pub(super) struct Environment<'a> {
     scenario: &'a Scenario,
     options: &'a Options<'a>,
     lab: Option<Lab>,
-    servers: Mutex<BTreeMap<String, Process>>,
+    servers: Mutex<BTreeMap<String, RunningServer>>,
     /// Hosts of the tests so far.
     hosts: Mutex<Vec<HostUse>>,
     emulators: BTreeMap<String, Emulator>,
@@ -48,11 +50,18 @@ pub(super) struct Environment<'a> {
     sockets: AtomicU32,
 }
 
+/// A server that this experiment started.
+struct RunningServer {
+    job: Box<dyn RunningJob>,
+    /// Its port, if the system chose it.
+    port: Option<u16>,
+}
+
 /// The server of a test.
 struct Target {
     address: String,
     port: Option<u16>,
-    key_file: Option<PathBuf>,
+    key: KeySource,
 }
 
 impl<'a> Environment<'a> {
@@ -137,8 +146,12 @@ impl<'a> Environment<'a> {
         let is_ipv6 = plan.family == Some(Family::Ipv6);
         let name = self.answering(to);
         if let Some(host) = self.scenario.hosts.get(name) {
-            let key_file = host.key_file.as_ref().map(|file| self.options.files.path(file));
-            return Ok(Target { address: host.address.clone(), port: host.port, key_file });
+            let key = host.key_file.as_ref().map(|file| self.options.files.path(file));
+            let key = KeySource::file(key);
+            return Ok(Target { address: host.address.clone(), port: host.port, key });
+        }
+        if let Some(remote) = self.remote_of(name) {
+            return self.target_at_agent(name, is_ipv6, remote);
         }
         let Some(lab) = &self.lab else {
             return Err(ScenarioError::program(name, "there is no such host"));
@@ -153,9 +166,44 @@ impl<'a> Environment<'a> {
             let mut server = Process::start(command, &job, END).map_err(not_started(&what))?;
             server.wait_ready().map_err(refused(&what))?;
             server.ignore_events();
-            servers.insert(name.into(), server);
+            servers.insert(name.into(), RunningServer { job: Box::new(server), port: None });
         }
-        Ok(Target { address, port: None, key_file: None })
+        Ok(Target { address, port: None, key: KeySource::default() })
+    }
+
+    /// The fleet, if this host is one of its agents.
+    fn remote_of(&self, host: &str) -> Option<&'a dyn RemoteHosts> {
+        self.options.remote.filter(|remote| remote.is_agent(host))
+    }
+
+    /// The server at an agent, which is started at the first use, on a port that the system chooses.
+    fn target_at_agent(
+        &self,
+        agent: &str,
+        is_ipv6: bool,
+        remote: &dyn RemoteHosts,
+    ) -> Result<Target, ScenarioError> {
+        let what = format!("weir serve on {agent}");
+        let address = remote.address(agent, is_ipv6).map_err(refused(&what))?;
+        let key = KeySource { key: Some(remote.key()), ..KeySource::default() };
+        let mut servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
+        servers.retain(|name, server| name != agent || !server.job.has_ended());
+        let port = match servers.get(agent) {
+            Some(server) => server.port,
+            None => {
+                let job = ServeJob { port: 0, key: key.clone(), ..ServeJob::default() };
+                let job = weir_jobs::Job::Serve(Box::new(job));
+                let mut job = remote.start(agent, job).map_err(refused(&what))?;
+                let port = match job.wait_until_up().map_err(refused(&what))? {
+                    Event::Listening(listening) => listening.port(),
+                    _ => None,
+                };
+                job.ignore_events();
+                servers.insert(agent.into(), RunningServer { job, port });
+                port
+            }
+        };
+        Ok(Target { address, port, key })
     }
 
     /// The hosts of the tests so far.
@@ -179,7 +227,7 @@ impl<'a> Environment<'a> {
     /// Whether the server that this experiment started on a host of the lab is still running.
     fn lab_server_is_there(&self, name: &str) -> bool {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
-        servers.get(name).is_some_and(|server| !server.has_ended())
+        servers.get(name).is_some_and(|server| !server.job.has_ended())
     }
 
     /// Runs a command; returns its exit code (absent if killed) and what it printed. The rest of its process group is ended

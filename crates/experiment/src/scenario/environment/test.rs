@@ -2,16 +2,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_jobs::{EmulatorOnPath, Event, KeySource, NoEvent, Notice, Process, TestJob};
+use weir_jobs::{Command, EmulatorOnPath, Event, NoEvent, Notice, Process, RunningJob, TestJob};
 use weir_model::Refusal;
 use weir_model::plan::Plan;
 use weir_model::record::Record;
 use weir_model::threads::Threads;
+use weir_net::thread::lock;
 
-use super::{END, Environment, failed, not_started};
+use super::{END, Environment, failed, not_started, refused};
 use crate::scenario::ScenarioError;
 
 /// A test to run.
@@ -27,12 +29,16 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) until: Option<Instant>,
     /// Start of sending on CLOCK_MONOTONIC, ns.
     pub(in crate::scenario) start_at_ns: Option<u64>,
+    /// Where it waits until others are ready as well, if any.
+    pub(in crate::scenario) gate: Option<Arc<StartGate>>,
     /// Control socket for `weir ctl`, if any.
     pub(in crate::scenario) socket: Option<PathBuf>,
     /// Whether to store its record.
     pub(in crate::scenario) is_kept: bool,
 }
 
+/// From the moment when the last test is ready to the common start: the others have to learn of it.
+const START_LEAD: Duration = Duration::from_millis(500);
 /// Exit code of a test whose peer was unreachable, refused it, or disappeared.
 const PEER_LOST: i32 = 3;
 
@@ -67,7 +73,44 @@ pub(in crate::scenario) struct Progress {
     pub(in crate::scenario) packets: u64,
 }
 
+/// Tests that start at the same instant, once all of them are ready.
+#[derive(Debug)]
+pub(in crate::scenario) struct StartGate {
+    waiting: Mutex<usize>,
+    at_ns: OnceLock<u64>,
+}
+
+impl StartGate {
+    /// For this many tests.
+    pub(in crate::scenario) fn of(tests: usize) -> StartGate {
+        StartGate { waiting: Mutex::new(tests), at_ns: OnceLock::new() }
+    }
+
+    /// One more test is ready, or has ended before it was; the last one decides when all start.
+    fn arrive(&self, now_ns: u64) {
+        let mut waiting = lock(&self.waiting);
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 {
+            let _ = self.at_ns.set(now_ns.saturating_add(START_LEAD.as_nanos() as u64));
+        }
+    }
+}
+
 impl Environment<'_> {
+    /// Starts a job at a host.
+    fn start(
+        &self,
+        host: Option<&str>,
+        job: weir_jobs::Job,
+        what: &str,
+    ) -> Result<Box<dyn RunningJob>, ScenarioError> {
+        if let Some((agent, remote)) = host.and_then(|host| Some((host, self.remote_of(host)?))) {
+            return remote.start(agent, job).map_err(refused(what));
+        }
+        let command = self.command(host, &self.options.program)?;
+        Ok(Box::new(Process::start(command, &job, END).map_err(not_started(what))?))
+    }
+
     /// Runs a test. The inner error is a test without a record.
     pub(in crate::scenario) fn test(
         &self,
@@ -77,26 +120,31 @@ impl Environment<'_> {
     ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
         let target = self.target(job.to.as_deref(), &job.plan)?;
+        let is_remote = job.from.as_deref().is_some_and(|from| self.remote_of(from).is_some());
         let emulator = self.emulator_of_test(job.from.as_deref(), job.to.as_deref());
+        let emulator = emulator.filter(|_| !is_remote);
         let test = TestJob {
             host: Some(target.address),
             port: target.port,
             plan: job.plan.clone(),
-            key: KeySource::file(target.key_file),
+            key: target.key,
             labels: job.labels.iter().cloned().collect(),
             store: job.is_kept && !self.options.no_store,
-            control_socket: job.socket.clone(),
+            control_socket: job.socket.clone().filter(|_| !is_remote),
             emulator: emulator.map(|(socket, side)| EmulatorOnPath {
                 control_socket: socket.into(),
                 client_side: side.map(Into::into),
             }),
             start_at_ns: job.start_at_ns,
+            wait_for_start: job.gate.is_some(),
             threads: job.threads.clone(),
             ..TestJob::default()
         };
-        let command = self.command(job.from.as_deref(), &self.options.program)?;
-        let mut running = Process::start(command, &weir_jobs::Job::Test(Box::new(test)), END)
-            .map_err(not_started(&what))?;
+        let test = weir_jobs::Job::Test(Box::new(test));
+        let mut running = self.start(job.from.as_deref(), test, &what).inspect_err(|_| {
+            job.gate.iter().for_each(|gate| gate.arrive((self.options.monotonic_ns)()));
+        })?;
+        let (mut has_arrived, mut has_started) = (job.gate.is_none(), false);
         let mut record: Option<Box<Record>> = None;
         let mut refusal: Option<Refusal> = None;
         let mut unkept = None;
@@ -114,6 +162,10 @@ impl Environment<'_> {
                     }
                     progress(so_far);
                 }
+                Ok(Event::Ready(_)) if !has_arrived => {
+                    has_arrived = true;
+                    job.gate.iter().for_each(|gate| gate.arrive((self.options.monotonic_ns)()));
+                }
                 Ok(Event::End(found)) => record = Some(found),
                 Ok(Event::Error(found)) => refusal = Some(found),
                 Ok(Event::Warning(notice)) if notice.code == Notice::NOT_STORED => {
@@ -121,6 +173,11 @@ impl Environment<'_> {
                 }
                 Ok(_) | Err(NoEvent::Timeout) => {}
                 Err(NoEvent::Ended) => break,
+            }
+            if let Some(at_ns) = job.gate.as_ref().and_then(|gate| gate.at_ns.get())
+                && !std::mem::replace(&mut has_started, true)
+            {
+                running.command(&Command::Start { at_ns: *at_ns });
             }
             let late = latest.is_some_and(|until| Instant::now() >= until);
             if late && asked {
@@ -133,6 +190,9 @@ impl Environment<'_> {
                 latest = Some(Instant::now() + END);
                 is_late = late;
             }
+        }
+        if let Some(gate) = job.gate.as_ref().filter(|_| !has_arrived) {
+            gate.arrive((self.options.monotonic_ns)());
         }
         let peer_unreachable =
             refusal.as_ref().is_some_and(|refusal| refusal.exit_code == PEER_LOST);

@@ -30,8 +30,11 @@ impl<'d> Inner<'d, '_, '_> {
         let one =
             SingleRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
         let plan = plans::seeded(plan.clone(), options.seed.0, &one.key);
-        let path = TestPath { from: test.from.clone(), to: test.to.clone() };
-        let job = Job { socket: Some(socket.clone()), ..self.job(&one, &path, plan) };
+        let paths = plans::paths(test, at, execution.agents(), self.name)?;
+        let [path] = &paths[..] else {
+            return Err(ScenarioError::program(self.name, "a background test has one sender"));
+        };
+        let job = Job { socket: Some(socket.clone()), ..self.job(&one, path, plan) };
         let stop = Arc::new(AtomicBool::new(false));
         let state = Arc::new((Mutex::new(BackgroundState::default()), Condvar::new()));
         lock(&execution.background).push(Background {

@@ -20,7 +20,7 @@ use weir_net::thread::lock;
 use weir_sim::Simulation;
 
 use super::checkpoint::{Checkpoint, StoredRun};
-use super::environment::{Environment, Job, NoRecord, Progress, Tested, control};
+use super::environment::{Environment, Job, NoRecord, Progress, StartGate, Tested, control};
 use super::grid::{AxisValues, block, key, points};
 use super::judge::{Intervals, judge, run_ref, summaries};
 use super::plans::TestPath;
@@ -181,6 +181,11 @@ impl<'a> Execution<'a> {
     }
 
     /// Whether tests run between hosts of a lab.
+    /// The agents that the scenario names.
+    fn agents(&self) -> plans::Agents<'a> {
+        plans::Agents { named: &self.scenario.agents, remote: self.options.remote }
+    }
+
     fn has_lab(&self) -> bool {
         matches!(self.backend, Backend::Real(_)) && self.scenario.lab.is_some()
     }

@@ -13,10 +13,10 @@ impl<'d> Inner<'d, '_, '_> {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
-        let paths = plans::paths(run.test, run.at, self.name)?;
+        let paths = plans::paths(run.test, run.at, self.execution.agents(), self.name)?;
         let tests = self.tests_of(run, &paths, true)?;
         let unkept = tests.iter().find_map(|test| test.as_ref().ok()?.unkept.clone());
-        let mut found = self.found(run, &tests);
+        let mut found = self.found(run, &paths, &tests);
         self.tell_cut(&mut found);
         if losses::is_silence(&found)
             && let Backend::Real(environment) = &execution.backend
@@ -42,7 +42,12 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// The figures of a run: of all its senders together.
-    fn found(&self, run: &SingleRun<'_>, tests: &[Result<Tested, NoRecord>]) -> RunRef {
+    fn found(
+        &self,
+        run: &SingleRun<'_>,
+        paths: &[TestPath],
+        tests: &[Result<Tested, NoRecord>],
+    ) -> RunRef {
         let whole: Vec<&Tested> = tests.iter().filter_map(|test| test.as_ref().ok()).collect();
         let records: Vec<&Record> = whole.iter().map(|test| &*test.record).collect();
         let all = run_ref(&records, run.metrics);
@@ -63,7 +68,16 @@ impl<'d> Inner<'d, '_, '_> {
             });
         }
         if self.start_at_ns(run).is_some() || tests.len() > 1 {
-            let first = || records.iter().filter_map(|record| together::first_packet(record));
+            let remote = self.execution.options.remote;
+            let of = |(path, test): (&TestPath, &Result<Tested, NoRecord>)| {
+                let record = &test.as_ref().ok()?.record;
+                let agent = path.from.as_deref().zip(remote);
+                match agent.filter(|(from, remote)| remote.is_agent(from)) {
+                    Some((agent, remote)) => together::first_packet_of_agent(record, agent, remote),
+                    None => together::first_packet(record),
+                }
+            };
+            let first = || paths.iter().zip(tests).filter_map(of);
             found.first_packet =
                 first().min_by(|a, b| a.arrived_seconds.total_cmp(&b.arrived_seconds));
             found.together = together::skew(first());
@@ -102,14 +116,23 @@ impl<'d> Inner<'d, '_, '_> {
             }
             Backend::Real(environment) => environment,
         };
+        // Tests of agents start when all are ready; those of this machine after a time in which they are.
+        let is_remote = paths.iter().all(|path| {
+            let agent = path.from.as_deref().zip(execution.options.remote);
+            agent.is_some_and(|(from, remote)| remote.is_agent(from))
+        });
+        let gate = (is_remote && paths.len() > 1 && self.start_at_ns(run).is_none())
+            .then(|| Arc::new(StartGate::of(paths.len())));
         let start = self.start_at_ns(run).or_else(|| {
-            let now = (paths.len() > 1).then(|| (execution.options.monotonic_ns)())?;
+            let now =
+                (paths.len() > 1 && gate.is_none()).then(|| (execution.options.monotonic_ns)())?;
             Some(now + TOGETHER.as_nanos() as u64)
         });
         let jobs = paths.iter().enumerate().map(|(i, path)| {
             let key = if i == 0 { run.key.clone() } else { format!("{} sender {i}", run.key) };
             let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &key);
-            let mut job = Job { is_kept, start_at_ns: start, ..self.job(run, path, plan) };
+            let own = self.job(run, path, plan);
+            let mut job = Job { is_kept, start_at_ns: start, gate: gate.clone(), ..own };
             if paths.len() > 1 {
                 let hosts = [("sender", &path.from), ("receiver", &path.to)];
                 let named =
@@ -143,7 +166,7 @@ impl<'d> Inner<'d, '_, '_> {
         if let Backend::Virtual(_) = &self.execution.backend {
             return Ok(false);
         }
-        let paths = plans::paths(run.test, run.at, self.name)?;
+        let paths = plans::paths(run.test, run.at, self.execution.agents(), self.name)?;
         let tests = self.tests_of(run, &paths, false)?;
         let lost = |test: &Result<Tested, NoRecord>| match test {
             Ok(tested) => RunRef {
@@ -177,6 +200,7 @@ impl<'d> Inner<'d, '_, '_> {
             labels,
             until: self.until,
             start_at_ns: self.start_at_ns(run),
+            gate: None,
             socket: None,
             is_kept: true,
         }

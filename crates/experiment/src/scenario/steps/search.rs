@@ -40,7 +40,7 @@ impl Inner<'_, '_, '_> {
         let options = self.execution.options;
         let axes = check_axes(&step.over, self.name)?;
         if let (Backend::Virtual(_), Some(at)) = (&self.execution.backend, points(&axes).first())
-            && plans::paths(&step.test, at, self.name)?.len() > 1
+            && plans::paths(&step.test, at, self.execution.agents(), self.name)?.len() > 1
         {
             return self.not_simulated(out, "several senders");
         }
@@ -65,6 +65,7 @@ impl Inner<'_, '_, '_> {
                 at: &at,
                 files: &options.files,
                 parse_flags: options.parse_flags,
+                agents: self.execution.agents(),
                 place: self.name,
             };
             let terms = room.terms(self.execution.confidence(), options.seed.0)?;
@@ -264,6 +265,7 @@ struct Room<'a> {
     at: &'a AxisValues,
     files: &'a Files,
     parse_flags: ParseTestFlags<'a>,
+    agents: plans::Agents<'a>,
     place: &'a str,
 }
 
@@ -293,7 +295,7 @@ impl Room<'_> {
         let own = [RATE, "seconds", PACKETS].map(String::from).into_iter();
         let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
         let mut plan = plans::plan(test, &values, &own, self.files, self.parse_flags, self.place)?;
-        let senders = plans::paths(test, &values, self.place)?.len() as u32;
+        let senders = plans::paths(test, &values, self.agents, self.place)?.len() as u32;
         let flows: u32 = senders * plan.connections.iter().map(|c| c.count).sum::<u32>();
         for connection in &mut plan.connections {
             if !test.holds("rate") {
@@ -339,7 +341,7 @@ impl Room<'_> {
         });
         // An unlimited rate differs from every requested one.
         let values: AxisValues = [self.around.clone(), self.at.clone()].concat();
-        let senders = plans::paths(&self.step.test, &values, self.place)?.len();
+        let senders = plans::paths(&self.step.test, &values, self.agents, self.place)?.len();
         let rate = senders as f64 * rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
         Ok((
             Shape {
@@ -447,17 +449,20 @@ pub(in crate::scenario) fn check_search(
     step: &SearchStep,
     around: &AxisValues,
     at: &AxisValues,
-    files: &Files,
-    parse_flags: ParseTestFlags<'_>,
+    looked: &plans::CheckContext<'_>,
     place: &str,
 ) -> Result<u32, ScenarioError> {
-    let terms = Room { step, around, at, files, parse_flags, place }.terms(0.95, 0)?;
+    let plans::CheckContext { files, parse_flags, agents, .. } = *looked;
+    let terms = Room { step, around, at, files, parse_flags, agents, place }.terms(0.95, 0)?;
     Ok(terms.most_trials())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    static NONE_NAMED: BTreeMap<String, String> = BTreeMap::new();
+    const NO_AGENTS: plans::Agents<'static> = plans::Agents { named: &NONE_NAMED, remote: None };
 
     fn step(low: &str, high: &str, nominal: &str) -> SearchStep {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -481,6 +486,7 @@ mod tests {
         let parse_flags = |_: &[String]| Err(Default::default());
         let none = vec![];
         let room = Room {
+            agents: NO_AGENTS,
             step,
             around: &none,
             at: &at,
@@ -545,6 +551,7 @@ mod tests {
         let parse_flags = |_: &[String]| Err(Default::default());
         let (none, files) = (vec![], Files::default());
         let room = Room {
+            agents: NO_AGENTS,
             step: &step,
             around: &none,
             at: &none,

@@ -1,5 +1,6 @@
 //! Concurrent steps: the sums of their tests, and the skew of their starts.
 
+use weir_jobs::RemoteHosts;
 use weir_model::experiment::{FirstPacket, Together};
 
 use super::*;
@@ -89,8 +90,19 @@ pub(super) fn first_packet(record: &Record) -> Option<FirstPacket> {
     let arrived = record.flows.iter().filter_map(|f| f.receiver.as_ref()?.start_seconds);
     Some(FirstPacket {
         arrived_seconds: arrived.reduce(f64::min)? + late.unwrap_or(0.0),
-        error_seconds: record.clock.as_ref().map_or(0.0, |c| c.error_seconds),
+        error_seconds: Some(record.clock.as_ref().map_or(0.0, |c| c.error_seconds)),
     })
+}
+
+/// The same of a test that an agent ran, whose clock has its own error.
+pub(super) fn first_packet_of_agent(
+    record: &Record,
+    agent: &str,
+    remote: &dyn RemoteHosts,
+) -> Option<FirstPacket> {
+    let first = first_packet(record)?;
+    let bound = remote.clock_bound_ns(agent).map(|ns| ns as f64 / 1e9);
+    Some(FirstPacket { error_seconds: first.error_seconds.zip(bound).map(|(a, b)| a + b), ..first })
 }
 
 /// The time between the earliest and the latest first packet of several tests; absent for fewer than two.
@@ -98,12 +110,15 @@ pub(super) fn skew(first: impl Iterator<Item = FirstPacket>) -> Option<Together>
     let first: Vec<FirstPacket> = first.collect();
     let arrived = || first.iter().map(|f| f.arrived_seconds);
     let width = arrived().reduce(f64::max)? - arrived().reduce(f64::min)?;
-    let mut errors: Vec<f64> = first.iter().map(|f| f.error_seconds).collect();
-    errors.sort_by(|a, b| b.total_cmp(a));
+    let errors: Option<Vec<f64>> = first.iter().map(|f| f.error_seconds).collect();
+    let two_worst = |mut errors: Vec<f64>| {
+        errors.sort_by(|a, b| b.total_cmp(a));
+        errors.iter().take(2).sum()
+    };
     (first.len() > 1).then(|| Together {
         tests: first.len() as u64,
         first_packet_skew_seconds: width,
-        error_seconds: errors.iter().take(2).sum(),
+        error_seconds: errors.map(two_worst),
     })
 }
 
@@ -195,11 +210,17 @@ mod tests {
 
     #[test]
     fn the_skew_is_from_the_earliest_to_the_latest_first_packet() {
-        let of = |arrived_seconds, error_seconds| FirstPacket { arrived_seconds, error_seconds };
+        let of = |arrived_seconds, error_seconds| FirstPacket {
+            arrived_seconds,
+            error_seconds: Some(error_seconds),
+        };
         let found = skew([of(0.001, 0.1), of(0.005, 0.05), of(0.004, 0.2)].into_iter()).unwrap();
         assert_eq!(found.tests, 3);
         assert!((found.first_packet_skew_seconds - 0.004).abs() < 1e-12);
-        assert!((found.error_seconds - 0.3).abs() < 1e-12);
+        assert!((found.error_seconds.unwrap() - 0.3).abs() < 1e-12);
+        let unknown = FirstPacket { error_seconds: None, ..of(0.002, 0.1) };
+        let found = skew([of(0.001, 0.1), unknown].into_iter()).unwrap();
+        assert_eq!(found.error_seconds, None);
         assert_eq!(skew([of(0.0, 0.0)].into_iter()), None);
     }
 
@@ -214,7 +235,7 @@ mod tests {
             clock: Some(ClockRelation { error_seconds: 0.005, ..ClockRelation::default() }),
             ..Record::default()
         };
-        let wanted = FirstPacket { arrived_seconds: 0.03, error_seconds: 0.005 };
+        let wanted = FirstPacket { arrived_seconds: 0.03, error_seconds: Some(0.005) };
         assert_eq!(first_packet(&record), Some(wanted));
         record.warnings =
             vec![Warning::new("start-late", Severity::Warning, "").with_value(0.5, 0.0)];

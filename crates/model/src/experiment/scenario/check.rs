@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Action, ImpairStep, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, SweepStep, TestStep,
-    Values, inside, nearest, refuse, test_plan,
+    Topology, Values, inside, nearest, refuse, test_plan,
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
 use crate::names::{EMULATOR_END_FORMS, is_emulator_end, is_host};
+use crate::threads::Threads;
 
 /// Maximum number of steps, nested ones included.
 const MAX_STEPS: usize = 10_000;
@@ -76,9 +77,38 @@ impl Scenario {
                 return refuse(&format!("host.{name}"), "a name that is in use", "another name");
             }
         }
+        for (name, selector) in &self.agents {
+            let at = format!("agents.{name}");
+            if selector.trim().is_empty() {
+                let accepted = "names of agents and labels KEY=VALUE, separated by commas, or all";
+                return refuse(&at, "nothing", accepted);
+            }
+            if name == "local" || self.lab_hosts().contains(name) || self.hosts.contains_key(name) {
+                return refuse(&at, "a name that is in use", "another name");
+            }
+        }
         for (name, emulator) in &self.emulators {
             let at = format!("emulator.{name}");
             let has_middle = self.lab.as_ref().is_some_and(|l| l.middle);
+            if let Some(agent) = &emulator.agent {
+                let field = format!("{at}.agent");
+                if !self.agents.contains_key(agent) {
+                    let known: Vec<&str> = self.agents.keys().map(String::as_str).collect();
+                    let accepted = if known.is_empty() {
+                        "a name of [agents]".into()
+                    } else {
+                        known.join(", ")
+                    };
+                    return refuse(&field, agent, &accepted);
+                }
+                if emulator.interfaces.is_none() {
+                    return refuse(
+                        &format!("{at}.interfaces"),
+                        "none",
+                        "two interfaces of the agent's host",
+                    );
+                }
+            }
             match (&emulator.interfaces, &emulator.control_socket) {
                 (Some(_), Some(_)) => {
                     return refuse(&at, "interfaces and control_socket", "one of them");
@@ -292,6 +322,14 @@ impl Scenario {
             Action::Compare(compare) => {
                 let mut all = with(axes, check_axes(&compare.over, &at)?);
                 check_runs(compare.runs, &format!("{at}.runs"))?;
+                for (field, host) in [("from", &compare.from), ("to", &compare.to)] {
+                    if let Some(agent) =
+                        host.as_ref().filter(|host| self.agents.contains_key(*host))
+                    {
+                        let accepted = "a host: agents run no other tools";
+                        return refuse(&format!("{at}.{field}"), agent, accepted);
+                    }
+                }
                 self.check_host(compare.from.as_deref(), &format!("{at}.from"))?;
                 self.check_host(compare.to.as_deref(), &format!("{at}.to"))?;
                 all.insert("tool".into(), compare.tools.clone());
@@ -334,7 +372,18 @@ impl Scenario {
                 }
             }
             Action::Collect(collect) => match (&collect.emulator, &collect.file) {
-                (Some(name), None) => self.check_emulator(Some(name), &format!("{at}.emulator")),
+                (Some(name), None) => {
+                    let field = format!("{at}.emulator");
+                    self.check_emulator(Some(name), &field)?;
+                    if self.emulators.get(name).is_some_and(|emulator| emulator.agent.is_some()) {
+                        return refuse(
+                            &field,
+                            name,
+                            "an emulator of this machine: its result has the counters of one at an agent",
+                        );
+                    }
+                    Ok(())
+                }
                 (None, Some(_)) => Ok(()),
                 _ => refuse(&at, "neither or both", "one of emulator and file"),
             },
@@ -379,12 +428,26 @@ impl Scenario {
         for to in hosts(test.to.as_deref(), axes) {
             self.check_host(Some(to), &format!("{at}.to"))?;
         }
+        if test.topology.is_some() && (test.from.is_none() || test.background) {
+            let given = if test.background { "of a background test" } else { "without from" };
+            return refuse(&format!("{at}.topology"), given, "the hosts of a test in from and to");
+        }
+        if test.threads != Threads::default()
+            && hosts(test.from.as_deref(), axes).any(|from| self.agents.contains_key(from))
+        {
+            let accepted = "absent: an agent's host decides";
+            return refuse(&format!("{at}.threads"), "given", accepted);
+        }
         for (field, name) in [("from", &test.from), ("to", &test.to)] {
             if let Some(name) = name.as_ref().filter(|name| test.background && name.contains('+')) {
                 return refuse(&format!("{at}.{field}"), name, "one host of a background test");
             }
         }
-        if test.to.is_none() && self.lab.is_none() && self.hosts.len() != 1 {
+        if test.to.is_none()
+            && self.lab.is_none()
+            && self.hosts.len() != 1
+            && test.topology != Some(Topology::FullMesh)
+        {
             return refuse(&format!("{at}.to"), "none", "the server host");
         }
         let forms = [test.args.is_some(), test.plan.is_some(), test.plan_file.is_some()];
@@ -404,13 +467,21 @@ impl Scenario {
     fn check_host(&self, name: Option<&str>, at: &str) -> Result<(), ModelError> {
         let Some(name) = name else { return Ok(()) };
         let lab = self.lab_hosts();
-        if name.contains('{') || self.hosts.contains_key(name) || lab.iter().any(|h| h == name) {
+        let is_known = self.hosts.contains_key(name) || self.agents.contains_key(name);
+        if name.contains('{') || is_known || lab.iter().any(|h| h == name) {
             return Ok(());
         }
-        let known: Vec<&str> =
-            lab.iter().map(String::as_str).chain(self.hosts.keys().map(String::as_str)).collect();
-        let known =
-            if known.is_empty() { "a [host.NAME] or a [lab]".into() } else { known.join(", ") };
+        let known: Vec<&str> = lab
+            .iter()
+            .chain(self.hosts.keys())
+            .chain(self.agents.keys())
+            .map(String::as_str)
+            .collect();
+        let known = if known.is_empty() {
+            "a [host.NAME], a name of [agents] or a [lab]".into()
+        } else {
+            known.join(", ")
+        };
         refuse(at, name, &known)
     }
 

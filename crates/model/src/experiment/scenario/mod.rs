@@ -22,7 +22,7 @@ pub use command::{CommandFigure, CommandRule, CommandStep, LineTest, Readiness};
 pub use parameter::{parameter_of, set_parameters, test_plan};
 pub use steps::{
     Action, CollectStep, CompareStep, ImpairStep, RepeatStep, SearchKind, SearchStep, Step,
-    StopStep, SweepStep, TestStep, WaitStep,
+    StopStep, SweepStep, TestStep, Topology, WaitStep,
 };
 pub use table::{
     CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,

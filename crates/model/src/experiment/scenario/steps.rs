@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{CommandStep, Impairing};
+use crate::ModelError;
 use crate::threads::Threads;
 use crate::units::{ByteSize, Span};
 
@@ -154,6 +155,9 @@ pub struct TestStep {
     /// The server host. Absent: the lab's `b`, or the only `[host]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// Which of `from` sends to which of `to`, all at the same time. Absent: `pairs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
     /// Flags of `weir test`, such as `-u -b 10M -t 5`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
@@ -172,6 +176,69 @@ pub struct TestStep {
     /// The threads of `from`'s end.
     #[serde(skip_serializing_if = "Threads::is_default")]
     pub threads: Threads,
+}
+
+/// Which hosts of a test send to which. Each pair is a test of its own; all run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topology {
+    /// The first of `from` to the first of `to`, the second to the second, and so on; a shorter list is repeated.
+    #[default]
+    Pairs,
+    /// The one host `from` to each of `to`.
+    OneToMany,
+    /// Each of `from` to the one host `to`.
+    ManyToOne,
+    /// The one host `from` to each of `to`, and each of `to` to `from`.
+    Star,
+    /// Each of `from` to each other one; `to` is absent.
+    FullMesh,
+}
+
+impl Topology {
+    /// The pairs of hosts. A host that `to` has in common with `from` sends nothing to itself.
+    ///
+    /// # Errors
+    /// The field, what was given, and what is accepted.
+    pub fn pairs(
+        self,
+        from: &[String],
+        to: &[String],
+    ) -> Result<Vec<(String, String)>, ModelError> {
+        let refused = |field: &str, hosts: &[String], accepted: &str| {
+            let given = if hosts.is_empty() { "none".to_owned() } else { hosts.join("+") };
+            Err(ModelError::Field { field: field.into(), given, accepted: accepted.into() })
+        };
+        let one = "one host, with this topology";
+        match self {
+            Topology::OneToMany | Topology::Star if from.len() != 1 => {
+                return refused("from", from, one);
+            }
+            Topology::ManyToOne if to.len() != 1 => return refused("to", to, one),
+            Topology::FullMesh if !to.is_empty() => {
+                return refused("to", to, "absent: full-mesh has its hosts in from");
+            }
+            Topology::FullMesh if from.len() < 2 => {
+                return refused("from", from, "two hosts or more, with full-mesh");
+            }
+            _ => {}
+        }
+        let count = from.len().max(to.len());
+        let cycled = || from.iter().cycle().zip(to.iter().cycle()).take(count);
+        let pairs: Vec<(&String, &String)> = match self {
+            Topology::Pairs | Topology::OneToMany | Topology::ManyToOne => cycled().collect(),
+            Topology::Star => cycled().flat_map(|(hub, leaf)| [(hub, leaf), (leaf, hub)]).collect(),
+            Topology::FullMesh => {
+                from.iter().flat_map(|a| from.iter().map(move |b| (a, b))).collect()
+            }
+        };
+        let others = pairs.into_iter().filter(|(a, b)| a != b);
+        let pairs: Vec<_> = others.map(|(a, b)| (a.clone(), b.clone())).collect();
+        if pairs.is_empty() {
+            return refused("to", to, "another host than from");
+        }
+        Ok(pairs)
+    }
 }
 
 /// A sweep.
@@ -403,5 +470,35 @@ impl TestStep {
         let in_plan = self.plan.as_ref().is_some_and(|p| p.to_string().contains(&braced));
         in_plan
             || [&self.args, &self.from, &self.to].into_iter().flatten().any(|t| t.contains(&braced))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topology_pairs_hosts() {
+        let of = |topology: Topology, from: &str, to: &str| -> Result<String, String> {
+            let list =
+                |text: &str| text.split_terminator('+').map(str::to_owned).collect::<Vec<_>>();
+            let pairs = topology.pairs(&list(from), &list(to)).map_err(|error| match error {
+                ModelError::Field { field, .. } => field,
+                other => panic!("{other}"),
+            })?;
+            Ok(pairs.iter().map(|(a, b)| format!("{a}>{b}")).collect::<Vec<_>>().join(" "))
+        };
+        let ok = |text: &str| Ok(text.to_owned());
+        let refused = |field: &str| Err(field.to_owned());
+        assert_eq!(of(Topology::Pairs, "a+c+e", "b+d"), ok("a>b c>d e>b"));
+        assert_eq!(of(Topology::Pairs, "a", "a"), refused("to"));
+        assert_eq!(of(Topology::OneToMany, "a", "b+c+a"), ok("a>b a>c"));
+        assert_eq!(of(Topology::OneToMany, "a+b", "c"), refused("from"));
+        assert_eq!(of(Topology::ManyToOne, "a+b", "c"), ok("a>c b>c"));
+        assert_eq!(of(Topology::ManyToOne, "a", "b+c"), refused("to"));
+        assert_eq!(of(Topology::Star, "a", "b+c"), ok("a>b b>a a>c c>a"));
+        assert_eq!(of(Topology::FullMesh, "a+b+c", ""), ok("a>b a>c b>a b>c c>a c>b"));
+        assert_eq!(of(Topology::FullMesh, "a+b", "c"), refused("to"));
+        assert_eq!(of(Topology::FullMesh, "a", ""), refused("from"));
     }
 }

@@ -51,6 +51,10 @@ pub struct Scenario {
     /// Hosts by name. The hosts of the lab need no entry; `local` is this machine.
     #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, HostSpec>,
+    /// Agents of a fleet by name: names and labels of agents, separated by commas, as `weir fleet run --on`. A name of several
+    /// agents stands for all of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<String, String>,
     /// Emulators by name.
     #[serde(default, rename = "emulator", skip_serializing_if = "BTreeMap::is_empty")]
     pub emulators: BTreeMap<String, EmulatorSpec>,
@@ -112,6 +116,9 @@ pub struct EmulatorSpec {
     /// The control socket of a running emulator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_socket: Option<String>,
+    /// The name in `[agents]` of the agent where it runs, between two of its interfaces. Absent: this machine or the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Its initial laws.
     #[serde(flatten)]
     pub initial: Impairing,
@@ -147,7 +154,11 @@ macro_rules! impairing_fields {
 pub(super) use impairing_fields;
 
 impairing_fields! {
-    EmulatorFields -> EmulatorSpec { interfaces: Option<[String; 2]>, control_socket: Option<String>, } initial
+    EmulatorFields -> EmulatorSpec {
+        interfaces: Option<[String; 2]>,
+        control_socket: Option<String>,
+        agent: Option<String>,
+    } initial
 }
 
 /// An impairment, in one of its forms.
