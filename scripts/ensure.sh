@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what a bare Debian 12 with Rust, Node and Python lacks for one purpose; does nothing when all is there.
 #
-#   scripts/ensure.sh demo|test|bench|fuzz|guest|windows|web
+#   scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web
 #
 # As root it installs; as anyone else it prints the one command to run. Exit: 0 all there, 2 usage,
 # 4 something is missing and can't be installed from here.
@@ -41,12 +41,13 @@ windows=("${demo[@]}" /usr/bin/cargo:cargo-web /usr/bin/rustc:rustc-web rust-src
 case $purpose in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${test[@]}") ;;
+fleet) wanted=("${demo[@]}") ;;
 bench) wanted=("${bench[@]}") ;;
 fuzz) wanted=("${fuzz[@]}") ;;
 guest) wanted=("${guest[@]}") ;;
 windows) wanted=("${windows[@]}") ;;
 *)
-    echo "usage: scripts/ensure.sh demo|test|bench|fuzz|guest|windows|web (given: ${purpose:-nothing})" >&2
+    echo "usage: scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web (given: ${purpose:-nothing})" >&2
     exit 2
     ;;
 esac
@@ -106,16 +107,16 @@ if [ "$purpose" = test ]; then
     done
 fi
 
-# The fleet's tests talk to a real server, which Debian has in a version that is too old. It is built where Go is.
-if [ "$purpose" = test ]; then
+# The fleet and its tests talk to a real server, which Debian has in a version that is too old. It is built where Go is.
+if [ "$purpose" = test ] || [ "$purpose" = fleet ]; then
     nats=2.15.3
     tools=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/tools
     mkdir -p "$tools" && tools=$(cd "$tools" && pwd)
     if [ "$("$tools/nats-server" --version 2>/dev/null)" != "nats-server: v$nats" ]; then
         if ! command -v go >/dev/null; then
-            echo "the tests of the fleet are skipped: Go, which builds nats-server $nats, is missing" >&2
+            echo "weir fleet dev and the tests of the fleet need nats-server: Go, which builds nats-server $nats, is missing" >&2
         elif ! GOBIN=$tools go install "github.com/nats-io/nats-server/v2@v$nats" >&2; then
-            echo "the tests of the fleet are skipped: nats-server $nats could not be built (the reason is above)" >&2
+            echo "weir fleet dev and the tests of the fleet need nats-server: $nats could not be built (the reason is above)" >&2
         fi
     fi
 fi

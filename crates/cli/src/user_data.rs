@@ -16,6 +16,14 @@ pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
     Store::open_at(&DataDirectory::of_this_user()?)?.insert(record)
 }
 
+/// The same, unless another process of this user has stored it already.
+pub(crate) fn keep_record(record: &Record) -> Result<(), StoreError> {
+    match keep(record) {
+        Err(StoreError::Exists { .. }) => Ok(()),
+        other => other,
+    }
+}
+
 /// The same for a result that others create; `retention`: removes old ones.
 pub(crate) fn keep_and_tidy(
     record: &Record,

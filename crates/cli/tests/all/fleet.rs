@@ -200,3 +200,160 @@ fn is_parent(id: u32) -> bool {
         text.is_ok_and(|text| !text.trim().is_empty())
     })
 }
+
+/// `weir fleet dev` with agents in namespaces; `None` after printing that the test is skipped.
+fn dev(test: &str, agents: &str) -> Option<(tempfile::TempDir, Child, Value)> {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let built = target.parent().unwrap().join("tools/nats-server");
+    if !built.exists() {
+        eprintln!("SKIPPED {test}: nats-server missing (scripts/ensure.sh test)");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let built = built.display().to_string();
+    let words =
+        ["fleet", "dev", "--json", "--port", "0", "--agents", agents, "--nats-server", &built];
+    let mut child = command(directory.path(), &words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stream =
+        serde_json::Deserializer::from_reader(child.stdout.take().unwrap()).into_iter();
+    let Some(Ok(up)) = stream.next() else {
+        let output = child.wait_with_output().unwrap();
+        if output.status.code() == Some(4) && std::env::var_os("CI").is_none() {
+            eprintln!("SKIPPED {test}: {}", refusal(&output).message);
+            return None;
+        }
+        panic!("{output:?}");
+    };
+    Some((directory, child, up))
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_scenario_runs_at_agents_that_it_names() {
+    let Some((directory, mut child, up)) = dev("a_scenario_runs_at_agents_that_it_names", "3")
+    else {
+        return;
+    };
+    let fleet = |words: &[&str]| -> (Option<i32>, Value) {
+        let nats = ["--nats", up["nats"].as_str().unwrap(), "--nkey", up["nkey"].as_str().unwrap()];
+        let words = [&["fleet"], &words[..1], &nats, &words[1..]].concat();
+        let output = weir(directory.path(), &words);
+        let json = match output.status.code() {
+            Some(2 | 3 | 4) => serde_json::to_value(refusal(&output)).unwrap(),
+            _ => serde_json::from_slice(&output.stdout).unwrap_or_default(),
+        };
+        (output.status.code(), json)
+    };
+    let scenario = |agents: &str, steps: &str| {
+        let text =
+            format!("schema = \"weir.scenario/1\"\nname = \"f\"\n[agents]\n{agents}\n{steps}");
+        std::fs::write(directory.path().join("f.toml"), text).unwrap();
+    };
+    let test = |topology: &str, hosts: &str| {
+        format!(
+            "[[step]]\nname = \"{topology}\"\ntest = {{ topology = \"{topology}\", {hosts}, args = \"-u -b 200k -t 0.5\" }}\n"
+        )
+    };
+    let emulator = "[emulator.link]\nagent = \"third\"\ninterfaces = [\"tap:w0\", \"tap:w1\"]\nboth = \"delay 1ms\"\n";
+    let change = "[[step]]\nname = \"change\"\nimpair = { both = \"delay 2ms\" }\n";
+    let agents = "one = \"a\"\nrest = \"b, c\"\nthird = \"host=c\"\nevery = \"all\"";
+    let steps = [
+        emulator,
+        change,
+        &test("many-to-one", "from = \"rest\", to = \"one\""),
+        &test("full-mesh", "from = \"every\""),
+    ];
+    scenario(agents, &steps.concat());
+    let (code, result) = fleet(&["run", "--json", "f.toml"]);
+    assert!(matches!(code, Some(0 | 5)), "{code:?} {result}");
+    let steps = result["steps"].as_array().unwrap();
+    let tests: Vec<_> = steps
+        .iter()
+        .map(|step| (step["outcome"].as_str().unwrap(), &step["together"]["tests"]))
+        .collect();
+    assert_eq!(tests[1..], [("done", &Value::from(2)), ("done", &Value::from(6))]);
+    assert_eq!(tests[0].0, "done");
+    // The agents are free again, and each job has one result.
+    let (_, state) = fleet(&["status", "--json"]);
+    for agent in state["agents"].as_array().unwrap() {
+        assert_eq!(agent["jobs"], Value::Array(vec![]), "{state}");
+    }
+    let (_, results) = fleet(&["results", "--json"]);
+    let results = results["results"].as_array().unwrap();
+    let of_kind =
+        |kind: &str| results.iter().filter(|result| result["kind"] == kind).collect::<Vec<_>>();
+    assert_eq!((of_kind("test").len(), of_kind("serve").len(), of_kind("hold").len()), (8, 3, 3));
+    // The emulator had two configurations: the first, and the one of the step.
+    let emulated = &of_kind("emulator")[0]["result"];
+    assert_eq!(emulated["configurations"].as_array().unwrap().len(), 2, "{emulated}");
+
+    // Refused before anything starts, by field.
+    for (agents, steps, field) in [
+        ("one = \"absent\"", test("pairs", "from = \"one\", to = \"one\""), "agents.one"),
+        ("one = \"all\"", test("one-to-many", "from = \"one\", to = \"one\""), "one-to-many.test.from"),
+        (
+            "third = \"c\"",
+            "[emulator.link]\nagent = \"third\"\ninterfaces = [\"none0\", \"tap:w1\"]\n[[step]]\nwait = { time = \"1s\" }\n".into(),
+            "emulator.link.interfaces",
+        ),
+    ] {
+        scenario(agents, &steps);
+        let (code, refused) = fleet(&["run", "f.toml"]);
+        assert_eq!((code, refused["field"].as_str()), (Some(2), Some(field)), "{refused}");
+    }
+    let (code, refused) = fleet(&["run", "--on", "a", "--together", "f.toml"]);
+    assert_eq!((code, refused["field"].as_str()), (Some(2), Some("--on")));
+
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn tests_of_several_agents_start_together() {
+    let Some((directory, mut child, up)) = dev("tests_of_several_agents_start_together", "3")
+    else {
+        return;
+    };
+    let nats = ["--nats", up["nats"].as_str().unwrap(), "--nkey", up["nkey"].as_str().unwrap()];
+    let fleet = |words: &[&str]| {
+        let words = [&["fleet"], &words[..1], &nats, &words[1..]].concat();
+        weir(directory.path(), &words)
+    };
+    std::fs::write(directory.path().join("serve.toml"), "job = \"serve\"\nport = 5999\n").unwrap();
+    let submitted = fleet(&["run", "--on", "a", "--detach", "--json", "serve.toml"]);
+    let submitted: Value = serde_json::from_slice(&submitted.stdout).unwrap();
+    let test = ["--", "test", "198.18.0.1", "-p", "5999", "-u", "-b", "100k", "-t", "0.5"];
+    // The server may not listen yet.
+    let end = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        let words = [
+            &["run", "--on", "b,c", "--together", "--max-start-error", "1ms", "--json"],
+            &test[..],
+        ];
+        let output = fleet(&words.concat());
+        if output.status.success() {
+            break serde_json::from_slice::<Value>(&output.stdout).unwrap();
+        }
+        assert!(Instant::now() < end, "{output:?}");
+    };
+    // Namespaces of one machine share a clock, which has no error against itself.
+    let spread = &ended["start_spread"];
+    assert_eq!(
+        (&spread["tests"], &spread["bound_ns"]),
+        (&Value::from(2), &Value::from(0)),
+        "{ended}"
+    );
+    assert!(spread["spread_ns"].is_u64());
+    let job = submitted["jobs"][0]["job"].as_str().unwrap();
+    assert!(fleet(&["stop", "a", job]).status.success());
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

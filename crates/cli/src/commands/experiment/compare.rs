@@ -151,6 +151,7 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         quick: BTreeMap::new(),
         lab: args.lab.then(LabSetup::default),
         hosts,
+        agents: BTreeMap::new(),
         emulators: BTreeMap::new(),
         tables: vec![],
         steps: vec![Step {

@@ -12,7 +12,7 @@ use weir_experiment::scenario::checkpoint::{
 use weir_experiment::scenario::{
     self, Ended, Files, Options, ParseTestFlags, ScenarioError, ScenarioEvent, check_unless, text,
 };
-use weir_jobs::Event;
+use weir_jobs::{Event, RemoteHosts};
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Step, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
@@ -197,6 +197,20 @@ fn same_files(
 
 /// Runs it and reports its progress; returns the exit code.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    execute_at(job, args, command, None)
+}
+
+/// Finds a scenario's agents and holds them; `None` if it was stopped before it had them all.
+pub(crate) type FindAgents<'a> =
+    &'a dyn Fn(&Scenario, &Stop) -> Result<Option<Box<dyn RemoteHosts>>, CliError>;
+
+/// Runs it as [`execute`] does, at the agents that it names.
+pub(crate) fn execute_at(
+    job: Job,
+    args: &ResultArgs,
+    command: &[OsString],
+    find_agents: Option<FindAgents<'_>>,
+) -> Result<i32, CliError> {
     // Before the check, which takes seconds if there are many points.
     let stop = Stop::new();
     signals::listen(&stop)?;
@@ -215,6 +229,22 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     if is_stopped() {
         return Ok(nothing_run(&stop));
     }
+    let remote = match find_agents.filter(|_| !job.simulate) {
+        _ if job.scenario.agents.is_empty() => None,
+        Some(find_agents) => match find_agents(&job.scenario, &stop)? {
+            Some(agents) => Some(agents),
+            None => return Ok(nothing_run(&stop)),
+        },
+        None if job.simulate => None,
+        None => {
+            let accepted = "a scenario without agents, or weir fleet run FILE";
+            return Err(CliError::flag("agents", "given", accepted));
+        }
+    };
+    let resume = match remote {
+        Some(_) => "weir fleet run -- run --resume",
+        None => "weir run --resume",
+    };
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(command, Default::default(), now, random::u64());
     // 32 bits: a seed that people can type, and that JSON numbers represent exactly.
@@ -291,6 +321,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         is_stopped: &is_stopped,
         tell: &tell,
         monotonic_ns: &monotonic_ns,
+        remote: remote.as_deref(),
         warnings: job.warnings.clone(),
     };
     let estimate_line =
@@ -304,7 +335,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         Ok(ended) => ended,
         Err(ScenarioError::Stopped) => {
             if experiments.is_some() {
-                notice("resume", &format!("to resume: weir run --resume {id}"));
+                notice("resume", &format!("to resume: {resume} {id}"));
             }
             return Ok(nothing_run(&stop));
         }
@@ -312,7 +343,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     };
     let written = finish(&experiment, args, experiments.as_ref());
     let how_to_resume = (experiments.is_some() && experiment.status != Status::Complete)
-        .then(|| format!("to resume: weir run --resume {id}"));
+        .then(|| format!("to resume: {resume} {id}"));
     let mut closing = text::closing(&experiment);
     closing.extend(how_to_resume.as_ref().map(|line| format!("{line}\n")));
     if !is_quiet {

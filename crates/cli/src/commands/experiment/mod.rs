@@ -26,7 +26,8 @@ use crate::engine;
 use crate::error::CliError;
 use crate::parsed;
 
-use job::{Job, execute};
+pub(crate) use job::FindAgents;
+use job::{Job, execute, execute_at};
 pub(crate) use progress::cleaned;
 
 /// Flags of the result, the same for all three commands.

@@ -18,7 +18,7 @@ use weir_net::process::{boot_id, process_start_time};
 use weir_runs::{DataDirectory, Experiments};
 
 use super::progress::cleaned;
-use super::{Job, ResultArgs, execute, is_id, plan_from_flags, refused};
+use super::{FindAgents, Job, ResultArgs, execute, execute_at, is_id, plan_from_flags, refused};
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
@@ -74,6 +74,12 @@ impl RunArgs {
         self.file.as_deref()
     }
 
+    /// Adds the flags that a fleet's command has for the result.
+    pub(crate) fn in_fleet(&mut self, json: bool, no_store: bool) {
+        self.result.json |= json;
+        self.result.no_store |= no_store;
+    }
+
     fn result(&self) -> ResultArgs {
         ResultArgs { verbose: self.verbose, ..self.result.clone() }
     }
@@ -107,6 +113,15 @@ fn in_directories(name: &str, directories: &[PathBuf]) -> Result<PathBuf, CliErr
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
+    run_at(args, command, None)
+}
+
+/// Runs the command at the agents that the scenario names.
+pub(crate) fn run_at(
+    args: &RunArgs,
+    command: &[OsString],
+    find_agents: Option<FindAgents<'_>>,
+) -> Result<i32, CliError> {
     if let Some(id) = &args.resume {
         if args.result.no_store {
             return Err(CliError::flag(
@@ -115,7 +130,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
                 "--resume without it: a resumed experiment is stored where it started",
             ));
         }
-        return resume(id, &args.result(), command);
+        return resume(id, &args.result(), command, find_agents);
     }
     let Some(path) = &args.file else {
         return Err(CliError::flag("FILE", "nothing", "a file, or --resume ID"));
@@ -177,7 +192,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             estimate.text(None)
         ));
     }
-    execute(job, &args.result(), command)
+    execute_at(job, &args.result(), command, find_agents)
 }
 
 /// Runs a job of `weir job`.
@@ -203,7 +218,7 @@ pub(crate) fn run_job(job: ScenarioJob) -> Result<i32, CliError> {
 /// As `weir run --resume`.
 pub(crate) fn resume_job(job: &ResumeJob) -> Result<i32, CliError> {
     let result = ResultArgs { json: true, ..ResultArgs::default() };
-    resume(&job.id, &result, &["weir", "job"].map(OsString::from))
+    resume(&job.id, &result, &["weir", "job"].map(OsString::from), None)
 }
 
 fn is_field(error: &ModelError, name: &str) -> bool {
@@ -276,7 +291,12 @@ fn is_gone(session: &Session) -> bool {
     here.is_some() && here == session.boot_id && process_start_time(session.pid).is_none()
 }
 
-fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+fn resume(
+    selector: &str,
+    args: &ResultArgs,
+    command: &[OsString],
+    find_agents: Option<FindAgents<'_>>,
+) -> Result<i32, CliError> {
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&data);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
@@ -329,7 +349,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         warnings,
         axes: None,
     };
-    execute(job, args, command)
+    execute_at(job, args, command, find_agents)
 }
 
 /// What to do if this version refuses an experiment that an earlier version started.

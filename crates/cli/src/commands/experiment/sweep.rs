@@ -312,6 +312,7 @@ fn scenario(
         quick: BTreeMap::new(),
         lab,
         hosts,
+        agents: BTreeMap::new(),
         emulators,
         tables: vec![],
         steps: vec![Step {

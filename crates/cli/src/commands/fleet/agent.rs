@@ -52,6 +52,9 @@ pub(super) fn run(args: &AgentArgs) -> Result<i32, CliError> {
         facts: stated,
         outbox,
         program: Box::new(|| Command::new(job::program())),
+        clock_bound_ns: Box::new(|| {
+            ReferenceReader::open(&Clock::System).read().map(|clock| clock.bound.error_ns)
+        }),
         notice: Arc::new(|code, text| job::notice(code, &text)),
     };
     block_on(async {
@@ -82,8 +85,16 @@ fn facts() -> AgentFacts {
         cpus: host.cpu_cores,
         clock_source: clock.map(|clock| clock.bound.service.name().to_owned()),
         clock_bound_ns: clock.map(|clock| clock.bound.error_ns),
+        clock_id: clock_id(),
         wake_up_p99_ns: user_data::wake_up_p99_ns(&host.hostname),
         host: host.hostname,
         ..AgentFacts::default()
     }
+}
+
+/// Identifies this host's clock: the same in all network namespaces of a running kernel.
+fn clock_id() -> Option<String> {
+    let boot_id = weir_net::clock::boot_id().ok()?;
+    let time_namespace = weir_net::clock::time_namespace().ok()?;
+    Some(format!("{boot_id}-{time_namespace}"))
 }

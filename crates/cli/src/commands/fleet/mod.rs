@@ -1,20 +1,30 @@
 //! `weir agent` and `weir fleet`: jobs on many hosts, coordinated through NATS.
 
 mod agent;
+mod clocks;
+mod dev;
+mod hosts;
 mod key;
 mod list;
+mod logs;
 mod run;
+mod status;
+mod together;
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use weir_fleet::{Connection, Controller, Error};
+use weir_fleet::{
+    AgentName, Campaign, Connection, Controller, Error, HOST_RESOURCE, JobId, Resource,
+};
+use weir_model::Refusal;
 
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
-use crate::signals;
+use crate::job::notice;
+use crate::{random, signals, time};
 
 pub(crate) use agent::AgentArgs;
 
@@ -64,14 +74,20 @@ pub(crate) struct FleetArgs {
 enum Verb {
     /// List the agents that have connected
     Agents(list::AgentsArgs),
-    /// Run a job on agents, and wait for the results
+    /// Run a job on agents, or a scenario at agents, and wait for the results
     Run(run::RunArgs),
+    /// Show what runs and waits at each agent
+    Status(status::StatusArgs),
+    /// Follow notices of agents and events of their jobs
+    Logs(logs::LogsArgs),
     /// Stop a job that runs or waits
     Stop(run::StopArgs),
     /// List the results that NATS has
     Results(list::ResultsArgs),
     /// Remove an agent that is gone from the list
     Forget(list::ForgetArgs),
+    /// Start a NATS server and agents on this machine, to try the fleet
+    Dev(dev::DevArgs),
     /// Make a key for an agent or a controller
     Key(key::KeyArgs),
     /// Print the users of the NATS server's configuration, with what each agent may do
@@ -89,6 +105,9 @@ pub(crate) fn run(args: &FleetArgs) -> Result<i32, CliError> {
     match &args.verb {
         Verb::Agents(args) => list::agents(&fleet, args),
         Verb::Run(args) => run::run(&fleet, args),
+        Verb::Status(args) => status::run(&fleet, args),
+        Verb::Logs(args) => logs::run(&fleet, args),
+        Verb::Dev(args) => dev::run(args),
         Verb::Stop(args) => run::stop(&fleet, args),
         Verb::Results(args) => list::results(&fleet, args),
         Verb::Forget(args) => list::forget(&fleet, args),
@@ -124,6 +143,24 @@ fn refused(error: Error) -> CliError {
         }
         _ => CliError::Refused(Box::new(refusal)),
     }
+}
+
+/// The number of a campaign or of the jobs of a command, unique in the fleet.
+fn number() -> String {
+    let now = time::since_epoch(SystemTime::now());
+    format!("{:x}-{:08x}", now.as_millis(), random::u64() as u32)
+}
+
+/// Holds agents, and says which of them are not free.
+async fn hold(campaign: &mut Campaign, agents: &[AgentName], number: &str) -> Result<(), CliError> {
+    let resource: Resource = HOST_RESOURCE.parse().map_err(|e: Refusal| refused(e.into()))?;
+    // The parts are letters, digits and hyphens.
+    let id = |at: usize| format!("{number}-h{at}").parse().map_err(|e: Refusal| refused(e.into()));
+    let ids: Vec<JobId> = (0..agents.len()).map(id).collect::<Result<_, _>>()?;
+    let waits = |agent: &AgentName, before: u64| {
+        notice("waits", &format!("{agent}: waits for {before} of its queue"));
+    };
+    campaign.hold(agents, &resource, |at| ids[at].clone(), waits).await.map_err(refused)
 }
 
 /// Runs a task on this thread.
