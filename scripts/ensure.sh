@@ -119,6 +119,15 @@ if [ "$purpose" = test ] || [ "$purpose" = fleet ]; then
             echo "weir fleet dev and the tests of the fleet need nats-server: $nats could not be built (the reason is above)" >&2
         fi
     fi
+    # The schemas of Kubernetes, by which the manifests in packaging are checked.
+    validate=1.37.0
+    if [ ! -e "$tools/python/kubernetes_validate-$validate.dist-info" ]; then
+        rm -rf "$tools/python"
+        if ! python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+            --target "$tools/python" "kubernetes-validate==$validate" >&2; then
+            echo "the manifests for Kubernetes are not checked: kubernetes-validate $validate could not be installed" >&2
+        fi
+    fi
 fi
 
 packages=$(missing_packages)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Puts the program, its man pages, completions, documents, scenarios and systemd unit under one root, for `make install` and `make dist`.
+# Puts the program, its man pages, completions, documents, scenarios and systemd units under one root, for `make install` and `make dist`.
 #   scripts/place.sh PROGRAM ROOT
 set -euo pipefail
 if [ $# != 2 ]; then
@@ -27,7 +27,7 @@ install -D -m 644 "$work/fish" "$root/share/fish/vendor_completions.d/weir.fish"
 (cd "$here/scenarios" && find . -type f) | while read -r file; do
     install -D -m 644 "$here/scenarios/$file" "$root/share/weir/scenarios/$file"
 done
-install -D -m 644 -t "$root/lib/systemd/system" "$here/packaging/weir.service"
+install -D -m 644 -t "$root/lib/systemd/system" "$here"/packaging/{weir,weir-agent@}.service
 install -D -m 644 -t "$root/share/doc/weir" "$here"/{LICENSE-MIT,LICENSE-APACHE,README.md,CHANGELOG.md}
 (cd "$here/docs" && find . -type f) | while read -r file; do
     install -D -m 644 "$here/docs/$file" "$root/share/doc/weir/docs/$file"
