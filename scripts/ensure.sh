@@ -33,7 +33,7 @@ fi
 
 # What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
 demo=(cc:gcc cc:libc6-dev)
-test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14)
+test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14 openssl:openssl)
 bench=("${demo[@]}" ip:iproute2 ethtool:ethtool ping:iputils-ping taskset:util-linux python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf tcpreplay:tcpreplay)
 fuzz=("${demo[@]}" c++:g++)
 guest=("${demo[@]}" ip:iproute2 tc:iproute2 python3:python3 strip:binutils qemu-system-x86_64:qemu-system-x86)

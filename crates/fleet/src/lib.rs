@@ -25,7 +25,7 @@ mod server_configuration;
 pub mod fuzz;
 
 pub use agent::{AgentOptions, Notices, run};
-pub use bus::Connection;
+pub use bus::{Connection, Timing};
 pub use controller::{
     Agent, Campaign, Controller, Events, HOLD_LAPSE, Log, Outcomes, Selector, StartInstant,
     StartSpread, Submitted,

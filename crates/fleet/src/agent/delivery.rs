@@ -29,6 +29,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// queue: only its removal was missing.
 const SETTLED: Duration = Duration::from_secs(300);
 
+/// What a delivered job is to this process of the agent.
+pub(super) enum Delivered {
+    /// A job to run.
+    New,
+    /// A job that waits, runs, or has an outcome on its way.
+    Known,
+    /// An earlier process stored its outcome.
+    HasOutcome,
+}
+
 type Ackers = Arc<Mutex<HashMap<JobId, Arc<Acker>>>>;
 
 pub(super) struct Delivery {
@@ -78,14 +88,49 @@ impl Delivery {
                 sender.remove(&id);
             });
         }
+        self.forget_starts();
     }
 
-    /// Keeps a job that was delivered; returns whether it is new here.
-    pub(super) fn hold(&mut self, id: &JobId, acker: Acker) -> bool {
-        let mut ackers = self.sender.ackers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = ackers.insert(id.clone(), Arc::new(acker)).is_some();
-        // The task that sends the stored outcome finds the acker.
-        !is_known && self.sender.outbox.get(id).is_none()
+    /// Forgets the starts of jobs that were removed from their queue while the agent did not run: these do not come again.
+    fn forget_starts(&mut self) {
+        let sender = self.sender.clone();
+        let Ok(started) = sender.outbox.started() else { return };
+        if started.is_empty() {
+            return;
+        }
+        self.earlier.spawn(async move {
+            sleep(SETTLED).await;
+            for id in started.iter().filter(|id| !sender.ackers().contains_key(id)) {
+                // What can't be removed now is removed later.
+                let _ = sender.outbox.remove_starts(id);
+            }
+        });
+    }
+
+    /// Keeps a job that was delivered; returns what it is.
+    pub(super) fn hold(&mut self, id: &JobId, acker: Acker) -> Delivered {
+        let is_known = self.sender.ackers().insert(id.clone(), Arc::new(acker)).is_some();
+        // The task that sends a stored outcome finds the acker.
+        match self.sender.outbox.get(id) {
+            _ if is_known => Delivered::Known,
+            Some(_) => Delivered::HasOutcome,
+            None => Delivered::New,
+        }
+    }
+
+    /// How many times a job was started, by earlier processes too.
+    pub(super) fn starts(&self, id: &JobId) -> u64 {
+        self.sender.outbox.starts(id)
+    }
+
+    /// Counts a start of a job; returns which one it is.
+    pub(super) fn count_start(&self, id: &JobId) -> u64 {
+        let starts = self.starts(id) + 1;
+        if let Err(error) = self.sender.outbox.put_starts(id, starts) {
+            // The job runs: a full disk is no reason to stop measuring.
+            (self.sender.notice)("outbox", error.refusal().message);
+        }
+        starts
     }
 
     /// Sends an outcome on a task of its own.

@@ -4,6 +4,7 @@ mod accepted;
 pub(crate) mod delivery;
 mod process;
 mod queues;
+mod taking;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,44 +12,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Client;
-use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{AckKind, Context, Message};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval, sleep, timeout_at};
+use tokio::time::{Instant, interval, sleep_until, timeout_at};
 use weir_jobs::{Command, Event, Notice, Ready};
 use weir_model::{Refusal, document};
 use weir_net::clock::Clock;
 
-use crate::bus::{Connection, jetstream_of};
+use crate::bus::{Connection, Timing, jetstream_of};
 use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission, Work};
 use crate::error::Error;
 use crate::names::{
-    AgentName, HOST_RESOURCE, JOBS, JobId, events, facts, jobs_of, notices, requests,
-    resource_of_interface, seen, subject_of_key,
+    AgentName, HOST_RESOURCE, JobId, events, notices, requests, resource_of_interface, seen,
+    subject_of_key,
 };
 use crate::outbox::Outbox;
-use delivery::{Delivery, is_connected};
+use delivery::{Delivered, Delivery, is_connected};
 use process::Running;
-use queues::{Delivered, EndedHold, Queues, Task};
+use queues::{EndedHold, Next, Queues, Task};
+use taking::{Taken, Taking};
 
 /// States in the key that an agent renews.
 const HERE: &str = "1";
 pub(crate) const STOPPED: &str = "0";
-/// A job that an agent does not hold on to is delivered again after this time.
-const ACK_WAIT: Duration = Duration::from_secs(30);
-/// Between two messages that keep the agent's jobs and its place in the list of agents.
-const RENEWAL: Duration = Duration::from_secs(10);
-/// Renewals between two of the key that shows the agent as connected.
+/// Renewals of jobs between two of the key that shows the agent as connected.
 const RENEWALS_OF_SEEN: u32 = 2;
-/// Most jobs that wait or run at an agent; the rest waits in the stream.
-const MOST_JOBS: i64 = 256;
-/// A job that has been delivered this often is given up: the agent may end because of it.
+/// A job that was started this many times without an outcome is given up: the agent may end because of it.
 const MOST_STARTS: u64 = 5;
 /// Between two looks at whether holds were renewed.
 const LOOK_AT_HOLDS: Duration = Duration::from_secs(1);
-/// Before another attempt at what failed.
-const PAUSE: Duration = Duration::from_secs(2);
+/// For jobs that an earlier process of the agent had, beyond the time after which they are delivered again.
+const DELIVERING: Duration = Duration::from_secs(5);
 /// For running jobs to stop, and for their outcomes to be sent, when the agent ends.
 const ENDING: Duration = Duration::from_secs(15);
 /// Longest event that is passed on, bytes.
@@ -73,6 +68,10 @@ pub struct AgentOptions {
     pub program: Box<dyn Fn() -> std::process::Command + Send + Sync>,
     /// Takes what an operator should know.
     pub notice: Notices,
+    /// The clock by which tests start at an instant, and outcomes are stamped.
+    pub clock: Clock,
+    /// How soon a lost connection is noticed.
+    pub timing: Timing,
 }
 
 /// Runs an agent until `stop` completes. Then running jobs are stopped, and their outcomes sent.
@@ -81,7 +80,8 @@ pub struct AgentOptions {
 /// NATS could not be reached at first, or the outbox could not be opened. Later failures are notices, and are tried again.
 pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let outbox = Outbox::open(&options.outbox)?;
-    let client = options.connection.open(Some(&options.name)).await?;
+    let timing = options.timing;
+    let client = options.connection.open(Some(&options.name), &timing).await?;
     let jetstream = jetstream_of(&client);
     let subject = requests(&options.name);
     let mut requested =
@@ -89,25 +89,19 @@ pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> R
     let (ended, mut ends) = mpsc::unbounded_channel();
     options.notice = published(options.notice, client.clone(), notices(&options.name));
     let delivery = Delivery::new(jetstream.clone(), outbox, options.notice.clone());
-    let mut agent = Agent {
-        options,
-        clock: Clock::System,
-        client,
-        jetstream,
-        delivery,
-        queues: Queues::default(),
-        ended,
-    };
+    let (queues, missing, resumes) = (Queues::default(), 0, Instant::now());
+    let mut agent = Agent { options, client, jetstream, delivery, queues, ended, missing, resumes };
     agent.delivery.resend();
-    let mut taken = agent.take_jobs();
-    let mut renewal = interval(RENEWAL);
+    let (mut taken, taking) = agent.take_jobs();
+    let mut renewal = interval(timing.renewal);
     let mut renewals = 0;
     let mut looking = interval(LOOK_AT_HOLDS);
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(message) = taken.recv() => agent.on_message(message),
+            Some(taken) = taken.recv() => agent.on_taken(taken),
+            () = sleep_until(agent.resumes), if agent.queues.is_paused() => agent.resume(),
             Some(outcome) = ends.recv() => agent.on_end(outcome),
             Some(request) = requested.next() => agent.on_request(request).await,
             _ = looking.tick() => agent.end_lapsed_holds(),
@@ -120,10 +114,18 @@ pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> R
             }
         }
     }
-    drop(taken);
     let end = Instant::now() + ENDING;
+    agent.queues.pause();
+    taken.close();
+    while let Some(taken) = taken.recv().await {
+        if let Taken::Job(message) = taken {
+            agent.on_message(*message);
+        }
+    }
+    // Its subscription ends with it: what is given back earlier could come again.
+    let _ = taking.await;
     let (waiting, holds) = agent.queues.stop_all();
-    agent.delivery.give_back(waiting).await;
+    let _ = timeout_at(end, agent.delivery.give_back(waiting)).await;
     holds.into_iter().for_each(|hold| agent.hold_ended(hold, Some(agent_stops())));
     while agent.queues.has_running() {
         match timeout_at(end, ends.recv()).await {
@@ -132,7 +134,7 @@ pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> R
             _ => break,
         }
     }
-    agent.seen(STOPPED).await;
+    let _ = timeout_at(end, agent.seen(STOPPED)).await;
     let _ = timeout_at(end, agent.client.flush()).await;
     agent.delivery.finish(end).await;
     Ok(())
@@ -154,43 +156,31 @@ fn published(own: Notices, client: Client, subject: String) -> Notices {
 
 struct Agent {
     options: AgentOptions,
-    clock: Clock,
     client: Client,
     jetstream: Context,
     delivery: Delivery,
     queues: Queues,
     ended: mpsc::UnboundedSender<Outcome>,
+    /// Jobs of an earlier process of the agent that have not been delivered again. Until then the queues are paused: a job
+    /// that comes sooner may have been submitted later.
+    missing: u64,
+    /// When a pause ends in any case.
+    resumes: Instant,
 }
 
 impl Agent {
-    /// Takes jobs from the agent's queue, on a task of its own, which states the agent's facts first.
-    fn take_jobs(&self) -> mpsc::Receiver<Message> {
-        let (sender, receiver) = mpsc::channel(16);
-        let (jetstream, name) = (self.jetstream.clone(), self.options.name.clone());
-        let notice = self.options.notice.clone();
-        let mut stated = self.options.facts.clone();
-        stated.resources = vec![HOST_RESOURCE.into()];
-        stated.resources.extend(stated.interfaces.iter().map(|it| resource_of_interface(&it.name)));
-        tokio::spawn(async move {
-            let mut was_ready = false;
-            let mut told = String::new();
-            loop {
-                let taking = take(&jetstream, &name, &stated, &sender, &notice, &mut was_ready);
-                let reason = tokio::select! {
-                    () = sender.closed() => return,
-                    result = taking => result,
-                };
-                // Each reason once, not with each attempt.
-                if let Err(error) = reason
-                    && error.to_string() != told
-                {
-                    told = error.to_string();
-                    notice("waiting", told.clone());
-                }
-                sleep(PAUSE).await;
-            }
-        });
-        receiver
+    fn take_jobs(&self) -> (mpsc::Receiver<Taken>, tokio::task::JoinHandle<()>) {
+        let mut facts = self.options.facts.clone();
+        facts.resources = vec![HOST_RESOURCE.into()];
+        facts.resources.extend(facts.interfaces.iter().map(|it| resource_of_interface(&it.name)));
+        let taking = Taking {
+            jetstream: self.jetstream.clone(),
+            name: self.options.name.clone(),
+            facts,
+            ack_wait: self.options.timing.ack_wait,
+            notice: self.options.notice.clone(),
+        };
+        taking.start()
     }
 
     /// Renews the key that shows the agent as connected, or states that it has stopped.
@@ -202,10 +192,38 @@ impl Agent {
         }
     }
 
-    fn on_message(&mut self, message: Message) {
-        let (starts, sequence) = message
-            .info()
-            .map_or((1, 0), |info| (info.delivered.unsigned_abs(), info.stream_sequence));
+    fn on_taken(&mut self, taken: Taken) {
+        match taken {
+            Taken::Ready(0) => {}
+            Taken::Ready(earlier) => {
+                self.missing = earlier;
+                self.resumes = Instant::now() + self.options.timing.ack_wait + DELIVERING;
+                self.queues.pause();
+            }
+            Taken::Job(message) => {
+                let is_missing = self.on_message(*message);
+                if is_missing && self.missing > 0 {
+                    self.missing -= 1;
+                    if self.missing == 0 {
+                        self.resume();
+                    }
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self) {
+        self.missing = 0;
+        for submission in self.queues.resume() {
+            self.start(submission);
+        }
+    }
+
+    /// Takes a job; returns whether an earlier process of the agent had it.
+    fn on_message(&mut self, message: Message) -> bool {
+        // Without a place it did not come from the stream.
+        let Ok(info) = message.info() else { return false };
+        let (place, is_again) = (info.stream_sequence, info.delivered > 1);
         let read = document::parse_json::<Submission>(&message.payload);
         let (message, acker) = message.split();
         let submission = match read {
@@ -214,56 +232,59 @@ impl Agent {
                 // No controller of this version wrote it.
                 (self.options.notice)("job", format!("{}: {error}", message.subject));
                 tokio::spawn(async move { acker.ack_with(AckKind::Term).await });
-                return;
+                return is_again;
             }
         };
-        // Delivered again while it waits, runs, or has an outcome that NATS does not have yet.
-        if !self.delivery.hold(&submission.id, acker) {
-            return;
+        match self.delivery.hold(&submission.id, acker) {
+            Delivered::New => {}
+            Delivered::Known => return false,
+            Delivered::HasOutcome => return is_again,
         }
-        if starts > MOST_STARTS {
-            let words = format!("the agent ended {MOST_STARTS} times while the job ran");
-            let refusal = Refusal::new("agent", words, 70);
-            let name = self.options.name.clone();
-            return self.delivery.send(Outcome::refused(submission.id, name, starts, refusal));
-        }
+        let starts = self.delivery.starts(&submission.id);
         let refused = match &submission.hold {
-            Some(hold) if starts > 1 => {
-                Some(format!("the agent ended while it ran under hold {hold}"))
+            _ if starts >= MOST_STARTS => {
+                let words = format!("the agent ended {starts} times while the job ran");
+                Some(Refusal::new("agent", words, 70))
+            }
+            Some(hold) if starts > 0 => {
+                let words = format!("the agent ended while it ran under hold {hold}");
+                Some(Refusal::new("hold", words, 3))
             }
             Some(hold) if !self.queues.is_held(hold) => {
-                Some(format!("hold {hold} is not in force"))
+                Some(Refusal::new("hold", format!("hold {hold} is not in force"), 3))
             }
             _ => None,
         };
-        if let Some(words) = refused {
-            let refusal = Refusal::new("hold", words, 3);
-            let name = self.options.name.clone();
-            return self.delivery.send(Outcome::refused(submission.id, name, starts, refusal));
-        }
-        if let Some(next) = self.queues.add(Delivered { submission, starts, sequence }) {
+        if let Some(refusal) = refused {
+            self.refuse(submission.id, refusal);
+        } else if let Some(next) = self.queues.add(submission, place) {
             self.start(next);
         }
+        is_again
     }
 
-    fn start(&mut self, delivered: Delivered) {
-        let Delivered { submission, starts, sequence } = delivered;
+    /// Sends the outcome of a job that does not run.
+    fn refuse(&mut self, id: JobId, refusal: Refusal) {
+        let starts = self.delivery.starts(&id);
+        let name = self.options.name.clone();
+        self.delivery.send(Outcome::refused(id, name, starts, refusal));
+    }
+
+    fn start(&mut self, (submission, place): Next) {
         let subject = events(&self.options.name, &submission.id);
         let job = match &submission.work {
             Work::Job(job) => (**job).clone(),
             Work::Hold { lapse_seconds } => {
                 let lapse = Duration::from_secs(*lapse_seconds);
-                let task = Task::Hold {
-                    lapse,
-                    until: Instant::now() + lapse,
-                    starts,
-                    since_unix_ns: self.clock.realtime_ns(),
-                };
-                self.queues.started(&submission, sequence, task);
+                let until = Instant::now() + lapse;
+                let since_unix_ns = self.options.clock.realtime_ns();
+                let task = Task::Hold { lapse, until, since_unix_ns };
+                self.queues.started(&submission, place, task);
                 self.tell(subject, &Event::Ready(Ready::default()));
                 return;
             }
         };
+        let starts = self.delivery.count_start(&submission.id);
         let client = self.client.clone();
         let (sender, mut receiver) = mpsc::channel::<Event>(256);
         tokio::spawn(async move {
@@ -279,11 +300,11 @@ impl Agent {
             (self.options.program)(),
             (submission.clone(), job),
             (self.options.name.clone(), starts),
-            self.clock.clone(),
+            self.options.clock.clone(),
             sender,
             self.ended.clone(),
         );
-        self.queues.started(&submission, sequence, Task::Process(running));
+        self.queues.started(&submission, place, Task::Process(running));
     }
 
     /// Publishes an event of a job.
@@ -307,10 +328,10 @@ impl Agent {
         let outcome = Outcome {
             kind: "hold".into(),
             started_unix_ns: Some(hold.since_unix_ns),
-            ended_unix_ns: Some(self.clock.realtime_ns()),
+            ended_unix_ns: Some(self.options.clock.realtime_ns()),
             exit_code: error.is_none().then_some(0),
             error,
-            ..Outcome::refused(hold.id, self.options.name.clone(), hold.starts, Refusal::default())
+            ..Outcome::refused(hold.id, self.options.name.clone(), 1, Refusal::default())
         };
         self.on_end(outcome);
     }
@@ -330,7 +351,7 @@ impl Agent {
             Ok(Request::Stop { job }) => self.stop(&job),
             Ok(Request::Renew { job }) => self.queues.renew(&job),
             Ok(Request::Start { job, at_unix_ns }) => {
-                let at_ns = process::monotonic_ns(at_unix_ns, &self.clock);
+                let at_ns = process::monotonic_ns(at_unix_ns, &self.options.clock);
                 self.command(&job, Command::Start { at_ns });
             }
             Ok(Request::Set { job, impairment }) => {
@@ -358,10 +379,9 @@ impl Agent {
             running.stop();
         } else if let Some(hold) = self.queues.end_hold(job) {
             self.hold_ended(hold, None);
-        } else if let Some(starts) = self.queues.withdraw(job) {
+        } else if self.queues.withdraw(job) {
             let refusal = Refusal::new("stopped", "stopped before it was started", 130);
-            let name = self.options.name.clone();
-            self.delivery.send(Outcome::refused(job.clone(), name, starts, refusal));
+            self.refuse(job.clone(), refusal);
         }
     }
 }
@@ -369,52 +389,4 @@ impl Agent {
 /// Why a hold ends with its agent.
 fn agent_stops() -> Refusal {
     Refusal::new("stopped", "the agent was stopped", 3)
-}
-
-/// States the facts, creates the consumer and passes on what it gets, until that fails.
-async fn take(
-    jetstream: &Context,
-    name: &AgentName,
-    stated: &AgentFacts,
-    sender: &mpsc::Sender<Message>,
-    notice: &Notices,
-    was_ready: &mut bool,
-) -> Result<(), Error> {
-    let subject = subject_of_key(&facts(name.as_str()));
-    let text = serde_json::to_vec(stated).unwrap_or_default();
-    let stated = match jetstream.publish(subject.clone(), text.into()).await {
-        Ok(acknowledgement) => acknowledgement.await,
-        Err(error) => Err(error),
-    };
-    stated.map_err(Error::bus("state the facts of the agent to", subject))?;
-    let config = pull::Config {
-        durable_name: Some(name.to_string()),
-        filter_subject: jobs_of(name),
-        ack_policy: AckPolicy::Explicit,
-        ack_wait: ACK_WAIT,
-        max_ack_pending: MOST_JOBS,
-        ..pull::Config::default()
-    };
-    let consumer = jetstream
-        .create_consumer_on_stream(config, JOBS)
-        .await
-        .map_err(Error::bus("create the consumer of", name.as_str()))?;
-    let mut messages = consumer
-        .stream()
-        .max_messages_per_batch(16)
-        .expires(Duration::from_secs(60))
-        .heartbeat(Duration::from_secs(20))
-        .messages()
-        .await
-        .map_err(Error::bus("take jobs of", name.as_str()))?;
-    if !std::mem::replace(was_ready, true) {
-        notice("ready", format!("agent {name} takes jobs"));
-    }
-    while let Some(message) = messages.next().await {
-        let message = message.map_err(Error::bus("take jobs of", name.as_str()))?;
-        if sender.send(message).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -10,14 +10,8 @@ use super::process::Running;
 use crate::document::{JobState, Submission};
 use crate::names::{JobId, Resource};
 
-/// A job as it was delivered.
-pub(super) struct Delivered {
-    pub(super) submission: Submission,
-    /// How many times it was delivered.
-    pub(super) starts: u64,
-    /// Its place in the stream of jobs.
-    pub(super) sequence: u64,
-}
+/// A job that is to be started, and its place in the stream of jobs.
+pub(super) type Next = (Submission, u64);
 
 /// What runs.
 pub(super) enum Task {
@@ -26,7 +20,6 @@ pub(super) enum Task {
     Hold {
         lapse: Duration,
         until: Instant,
-        starts: u64,
         since_unix_ns: u64,
     },
 }
@@ -35,7 +28,7 @@ struct Entry {
     kind: &'static str,
     resource: Resource,
     hold: Option<JobId>,
-    sequence: u64,
+    place: u64,
     since: Instant,
     task: Task,
 }
@@ -43,15 +36,15 @@ struct Entry {
 /// A hold that has ended.
 pub(super) struct EndedHold {
     pub(super) id: JobId,
-    pub(super) starts: u64,
     pub(super) since_unix_ns: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Queues {
-    /// By their places in the stream.
-    waiting: HashMap<Resource, BTreeMap<u64, Delivered>>,
+    /// The jobs that wait, by their places in the stream of jobs.
+    waiting: HashMap<Resource, BTreeMap<u64, Submission>>,
     running: HashMap<JobId, Entry>,
+    is_paused: bool,
 }
 
 impl Queues {
@@ -59,15 +52,27 @@ impl Queues {
         self.running.values().any(|entry| entry.hold.is_none() && entry.resource == *resource)
     }
 
-    /// Adds a job; returns it if it is to be started now.
-    pub(super) fn add(&mut self, delivered: Delivered) -> Option<Delivered> {
-        let Submission { resource, hold, .. } = &delivered.submission;
-        if hold.is_some() || !self.is_busy(resource) {
-            return Some(delivered);
+    /// The next job of a resource, if none of that resource runs.
+    fn next(&mut self, resource: &Resource) -> Option<Next> {
+        if self.is_paused || self.is_busy(resource) {
+            return None;
         }
-        let queue = self.waiting.entry(resource.clone()).or_default();
-        queue.insert(delivered.sequence, delivered);
-        None
+        let queue = self.waiting.get_mut(resource)?;
+        let (place, next) = queue.pop_first()?;
+        if queue.is_empty() {
+            self.waiting.remove(resource);
+        }
+        Some((next, place))
+    }
+
+    /// Adds a job; returns the one that is to be started now.
+    pub(super) fn add(&mut self, submission: Submission, place: u64) -> Option<Next> {
+        if submission.hold.is_some() {
+            return Some((submission, place));
+        }
+        let resource = submission.resource.clone();
+        self.waiting.entry(resource.clone()).or_default().insert(place, submission);
+        self.next(&resource)
     }
 
     /// Whether a hold is in force.
@@ -75,12 +80,12 @@ impl Queues {
         self.running.get(hold).is_some_and(|entry| matches!(entry.task, Task::Hold { .. }))
     }
 
-    pub(super) fn started(&mut self, submission: &Submission, sequence: u64, task: Task) {
+    pub(super) fn started(&mut self, submission: &Submission, place: u64, task: Task) {
         let entry = Entry {
             kind: submission.work.kind(),
             resource: submission.resource.clone(),
             hold: submission.hold.clone(),
-            sequence,
+            place,
             since: Instant::now(),
             task,
         };
@@ -88,17 +93,25 @@ impl Queues {
     }
 
     /// Removes a job that has ended; returns the next one of its resource.
-    pub(super) fn ended(&mut self, id: &JobId) -> Option<Delivered> {
+    pub(super) fn ended(&mut self, id: &JobId) -> Option<Next> {
         let ended = self.running.remove(id)?;
-        if self.is_busy(&ended.resource) {
-            return None;
-        }
-        let queue = self.waiting.get_mut(&ended.resource)?;
-        let next = queue.pop_first().map(|(_, delivered)| delivered);
-        if queue.is_empty() {
-            self.waiting.remove(&ended.resource);
-        }
-        next
+        self.next(&ended.resource)
+    }
+
+    /// Starts no job until [`Queues::resume`].
+    pub(super) fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Ends a pause; returns the jobs that are to be started now.
+    pub(super) fn resume(&mut self) -> Vec<Next> {
+        self.is_paused = false;
+        let resources: Vec<Resource> = self.waiting.keys().cloned().collect();
+        resources.iter().filter_map(|resource| self.next(resource)).collect()
     }
 
     /// The process of a running job.
@@ -111,9 +124,8 @@ impl Queues {
 
     /// Keeps a hold for another while.
     pub(super) fn renew(&mut self, hold: &JobId) {
-        if let Some(Entry { task: Task::Hold { lapse, until, .. }, .. }) =
-            self.running.get_mut(hold)
-        {
+        let entry = self.running.get_mut(hold);
+        if let Some(Entry { task: Task::Hold { lapse, until, .. }, .. }) = entry {
             *until = Instant::now() + *lapse;
         }
     }
@@ -121,50 +133,45 @@ impl Queues {
     /// The holds that were not renewed in time.
     pub(super) fn lapsed(&self) -> Vec<JobId> {
         let now = Instant::now();
-        let lapsed = self
-            .running
-            .iter()
-            .filter(|(_, entry)| matches!(&entry.task, Task::Hold { until, .. } if *until <= now));
+        let has_lapsed =
+            |entry: &Entry| matches!(&entry.task, Task::Hold { until, .. } if *until <= now);
+        let lapsed = self.running.iter().filter(|(_, entry)| has_lapsed(entry));
         lapsed.map(|(id, _)| id.clone()).collect()
     }
 
     /// Stops the jobs under a hold, and returns it as ended; `None` if there is no such hold.
     pub(super) fn end_hold(&mut self, hold: &JobId) -> Option<EndedHold> {
-        let Task::Hold { starts, since_unix_ns, .. } = self.running.get(hold)?.task else {
-            return None;
-        };
+        let Task::Hold { since_unix_ns, .. } = self.running.get(hold)?.task else { return None };
         for entry in self.running.values().filter(|entry| entry.hold.as_ref() == Some(hold)) {
             if let Task::Process(running) = &entry.task {
                 running.stop();
             }
         }
-        Some(EndedHold { id: hold.clone(), starts, since_unix_ns })
+        Some(EndedHold { id: hold.clone(), since_unix_ns })
     }
 
-    /// Removes a waiting job; returns how many times it was delivered.
-    pub(super) fn withdraw(&mut self, id: &JobId) -> Option<u64> {
-        let queues = self.waiting.values_mut();
-        queues.into_iter().find_map(|queue| {
-            let found = queue.values().find(|waiting| waiting.submission.id == *id)?.sequence;
-            queue.remove(&found).map(|waiting| waiting.starts)
+    /// Removes a waiting job; returns whether it was there.
+    pub(super) fn withdraw(&mut self, id: &JobId) -> bool {
+        self.waiting.values_mut().any(|queue| {
+            let place =
+                queue.iter().find(|(_, submission)| submission.id == *id).map(|(at, _)| *at);
+            place.is_some_and(|place| queue.remove(&place).is_some())
         })
     }
 
-    /// Stops all that run and returns the jobs that waited, and the holds, which have ended.
+    /// Stops all that run; returns the jobs that waited, in the order in which they were submitted, and the holds, which have
+    /// ended.
     pub(super) fn stop_all(&mut self) -> (Vec<JobId>, Vec<EndedHold>) {
         for entry in self.running.values() {
             if let Task::Process(running) = &entry.task {
                 running.stop();
             }
         }
-        let holds: Vec<JobId> = self.running.keys().cloned().collect();
-        let holds = holds.iter().filter_map(|id| self.end_hold(id)).collect();
-        let waiting: BTreeMap<u64, JobId> = std::mem::take(&mut self.waiting)
-            .into_values()
-            .flatten()
-            .map(|(sequence, delivered)| (sequence, delivered.submission.id))
-            .collect();
-        (waiting.into_values().collect(), holds)
+        let ids: Vec<JobId> = self.running.keys().cloned().collect();
+        let holds = ids.iter().filter_map(|id| self.end_hold(id)).collect();
+        let waiting: BTreeMap<u64, Submission> =
+            std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        (waiting.into_values().map(|submission| submission.id).collect(), holds)
     }
 
     pub(super) fn has_running(&self) -> bool {
@@ -174,7 +181,7 @@ impl Queues {
     /// What runs and waits.
     pub(super) fn state(&self) -> Vec<JobState> {
         let mut running: Vec<_> = self.running.iter().collect();
-        running.sort_by_key(|(_, entry)| entry.sequence);
+        running.sort_by_key(|(_, entry)| entry.place);
         let running = running.into_iter().map(|(id, entry)| JobState {
             id: id.clone(),
             kind: entry.kind.into(),
@@ -183,22 +190,21 @@ impl Queues {
             before: 0,
             running_seconds: Some(entry.since.elapsed().as_secs()),
         });
-        let mut waiting: Vec<(&u64, JobState)> = vec![];
+        let mut waiting: BTreeMap<u64, JobState> = BTreeMap::new();
         for (resource, queue) in &self.waiting {
             let first = u64::from(self.is_busy(resource));
-            waiting.extend(queue.iter().zip(first..).map(|((sequence, delivered), before)| {
+            waiting.extend(queue.iter().zip(first..).map(|((place, submission), before)| {
                 let state = JobState {
-                    id: delivered.submission.id.clone(),
-                    kind: delivered.submission.work.kind().into(),
+                    id: submission.id.clone(),
+                    kind: submission.work.kind().into(),
                     resource: resource.clone(),
                     hold: None,
                     before,
                     running_seconds: None,
                 };
-                (sequence, state)
+                (*place, state)
             }));
         }
-        waiting.sort_by_key(|(sequence, _)| **sequence);
-        running.chain(waiting.into_iter().map(|(_, state)| state)).collect()
+        running.chain(waiting.into_values()).collect()
     }
 }

@@ -18,7 +18,7 @@ use weir_model::document;
 use weir_model::impairment::Impairment;
 
 use crate::agent::STOPPED;
-use crate::bus::{Connection, jetstream_of, prepare};
+use crate::bus::{Connection, Timing, jetstream_of, prepare};
 use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission};
 use crate::error::Error;
 use crate::names::{
@@ -76,7 +76,7 @@ impl Controller {
     /// # Errors
     /// NATS can't be reached, or does not let this controller make them.
     pub async fn connect(connection: &Connection, replicas: usize) -> Result<Controller, Error> {
-        let client = connection.open(None).await?;
+        let client = connection.open(None, &Timing::default()).await?;
         let jetstream = jetstream_of(&client);
         prepare(&jetstream, replicas).await?;
         let agents =

@@ -9,7 +9,7 @@ use weir_jobs::{DemoJob, Event, Job};
 use crate::server::{Agent, LIMIT, Server, job, outcomes, script};
 
 /// Writes the beginning and the end of each job into `log`, with `seconds` between.
-fn logging(directory: &Path, seconds: &str) -> String {
+pub(crate) fn logging(directory: &Path, seconds: &str) -> String {
     let log = directory.join("jobs").display().to_string();
     format!(
         r#"host=${{job#*\"host\":\"}}; host=${{host%%\"*}}
@@ -21,13 +21,13 @@ echo '{{"event":"result","data":{{"host":"'$host'"}}}}'"#
     )
 }
 
-fn log(directory: &Path) -> Vec<String> {
+pub(crate) fn log(directory: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(directory.join("jobs")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
 /// Waits until `is_done`.
-async fn until(mut is_done: impl FnMut() -> bool) {
+pub(crate) async fn until(mut is_done: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !is_done() {
         assert!(Instant::now() < end, "it did not happen");
@@ -43,13 +43,13 @@ async fn up(test: &str) -> Option<(Server, Controller, PathBuf)> {
     Some((server, controller, directory))
 }
 
-async fn submit(controller: &Controller, agent: &str, ids: &[&str]) {
+pub(crate) async fn submit(controller: &Controller, agent: &str, ids: &[&str]) {
     for id in ids {
         controller.submit(&agent.parse().unwrap(), &job(id)).await.unwrap();
     }
 }
 
-fn ids(outcomes: &[Outcome]) -> Vec<&str> {
+pub(crate) fn ids(outcomes: &[Outcome]) -> Vec<&str> {
     let mut ids: Vec<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     ids.sort_unstable();
     ids
@@ -158,7 +158,8 @@ async fn an_agent_that_is_killed_continues() {
     until(|| directory.join("outbox-a/1.json").exists()).await;
     drop(agent);
     server.run();
-    let _agent = Agent::start_when_reached(&server, "a", program).await;
+    server.reached().await;
+    let _agent = Agent::start(&server, "a", program);
     let outcomes = outcomes(&controller, "a", &["1", "2"]).await;
     assert_eq!(ids(&outcomes), ["1", "2"]);
     // The first was not run again.

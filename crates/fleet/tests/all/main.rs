@@ -3,5 +3,13 @@
 
 mod agent;
 mod campaign;
+mod clock;
+mod cluster;
 mod confinement;
+mod disk;
+mod killed;
+mod partition;
+mod process;
+mod proxy;
 mod server;
+mod tls;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use clap::Args;
-use weir_fleet::{AgentFacts, AgentName, AgentOptions, InterfaceFacts};
+use weir_fleet::{AgentFacts, AgentName, AgentOptions, InterfaceFacts, Timing};
 use weir_net::clock::Clock;
 use weir_net::reference::ReferenceReader;
 use weir_runs::DataDirectory;
@@ -56,6 +56,8 @@ pub(super) fn run(args: &AgentArgs) -> Result<i32, CliError> {
             ReferenceReader::open(&Clock::System).read().map(|clock| clock.bound.error_ns)
         }),
         notice: Arc::new(|code, text| job::notice(code, &text)),
+        clock: Clock::System,
+        timing: Timing::default(),
     };
     block_on(async {
         let mut reason = None;
