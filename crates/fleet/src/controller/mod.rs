@@ -5,6 +5,7 @@ mod collecting;
 mod selector;
 mod starts;
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::context::PublishErrorKind;
@@ -18,11 +19,12 @@ use weir_model::document;
 use weir_model::impairment::Impairment;
 
 use crate::agent::STOPPED;
-use crate::bus::{Connection, Timing, jetstream_of, prepare};
+use crate::bus::{Connection, TIMEOUT, Timing, jetstream_of, prepare};
 use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission};
 use crate::error::Error;
 use crate::names::{
-    AGENTS, AgentName, JOBS, JobId, NOW, events, facts, jobs, outcome_of, requests, seen,
+    AGENTS, AgentName, JOBS, JobId, NOW, events, facts, jobs, outcome_of, requests,
+    seen as seen_key,
 };
 pub use campaign::{Campaign, HOLD_LAPSE};
 use collecting::Collecting;
@@ -62,6 +64,11 @@ pub struct Submitted {
     pub before: u64,
 }
 
+/// The agent whose key this is, if it has this prefix.
+fn agent_of(key: &str, prefix: &str) -> Option<AgentName> {
+    key.strip_prefix(prefix)?.parse().ok()
+}
+
 /// A controller.
 #[derive(Clone)]
 pub struct Controller {
@@ -90,22 +97,35 @@ impl Controller {
     /// NATS can't be reached.
     pub async fn agents(&self) -> Result<Vec<Agent>, Error> {
         let now = self.now().await?;
-        let mut keys = self.agents.keys().await.map_err(Error::bus("list agents in", AGENTS))?;
-        let prefix = facts("");
-        let mut agents = vec![];
-        while let Some(key) = keys.next().await {
-            let key = key.map_err(Error::bus("list agents in", AGENTS))?;
-            let Some(name) = key.strip_prefix(&prefix).and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let entry = self.agents.entry(&key).await.map_err(Error::bus("read agent", &key))?;
-            let stated = entry.and_then(|entry| document::parse_json(&entry.value).ok());
-            let Some(facts) = stated else { continue };
-            let (seen, has_stopped) = self.seen(&name, now).await?;
-            agents.push(Agent { name, facts, seen, has_stopped });
+        let failed = |reason: String| Error::bus("list agents in", AGENTS)(reason);
+        let entries = self.agents.watch_with_history(">").await;
+        let mut entries = entries.map_err(|error| failed(error.to_string()))?;
+        let (mut stated, mut seen) = (BTreeMap::new(), HashMap::new());
+        // The key with the time is there, so there is a last entry.
+        loop {
+            let next = tokio::time::timeout(TIMEOUT, entries.next()).await;
+            let next = next.map_err(|_| failed("no reply".into()))?;
+            let entry = next.ok_or_else(|| failed("it was closed".into()))?;
+            let entry = entry.map_err(|error| failed(error.to_string()))?;
+            if entry.operation == kv::Operation::Put {
+                if let Some(name) = agent_of(&entry.key, &facts("")) {
+                    let facts: Option<AgentFacts> = document::parse_json(&entry.value).ok();
+                    stated.extend(facts.map(|facts| (name, facts)));
+                } else if let Some(name) = agent_of(&entry.key, &seen_key("")) {
+                    let ago = now.duration_since(entry.created.into()).unwrap_or_default();
+                    seen.insert(name, (ago, entry.value == STOPPED.as_bytes()));
+                }
+            }
+            if entry.delta == 0 {
+                break;
+            }
         }
-        agents.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(agents)
+        let agents = stated.into_iter().map(|(name, facts)| {
+            let seen = seen.get(&name);
+            let has_stopped = seen.is_some_and(|(_, has_stopped)| *has_stopped);
+            Agent { name, facts, seen: seen.map(|(ago, _)| *ago), has_stopped }
+        });
+        Ok(agents.collect())
     }
 
     /// The server's time, by which keys are stamped. This host's clock may differ.
@@ -116,25 +136,12 @@ impl Controller {
         entry.map(|entry| entry.created.into()).ok_or_else(|| failed("no stamp".into()))
     }
 
-    /// How long ago an agent was seen, and whether it has stopped.
-    async fn seen(
-        &self,
-        name: &AgentName,
-        now: SystemTime,
-    ) -> Result<(Option<Duration>, bool), Error> {
-        let entry = self.agents.entry(seen(name.as_str())).await;
-        let entry = entry.map_err(Error::bus("read when agent was seen:", name.as_str()))?;
-        let Some(entry) = entry else { return Ok((None, false)) };
-        let seen = now.duration_since(entry.created.into()).unwrap_or_default();
-        Ok((Some(seen), entry.value == STOPPED.as_bytes()))
-    }
-
     /// Forgets an agent that is gone.
     ///
     /// # Errors
     /// NATS can't be reached.
     pub async fn forget(&self, name: &AgentName) -> Result<(), Error> {
-        for key in [facts(name.as_str()), seen(name.as_str())] {
+        for key in [facts(name.as_str()), seen_key(name.as_str())] {
             self.agents.purge(&key).await.map_err(Error::bus("remove", &key))?;
         }
         Ok(())
