@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build web test test-guest lint bench bench-udp bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
+.PHONY: help demo build web test test-guest lint bench bench-udp bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing bench-laws bench-replay bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs bench-fleet fuzz api-fuzz api-clients install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -88,6 +88,10 @@ bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing ben
 	$(MAKE) --no-print-directory bench-programs
 	$(CARGO) build --release --locked -p weir
 	$(PYTHON) benches/bench.py --weir $(WEIR) --bare $(TARGET_DIR)/bare --only $(BENCH)
+
+bench-fleet: ## a fleet of 300 agents on one host (2 minutes once built)
+	@scripts/ensure.sh test
+	$(CARGO) test --release --locked -p weir-fleet --test all -- --ignored --exact --nocapture bench::benchmark
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
 	@scripts/ensure.sh fuzz

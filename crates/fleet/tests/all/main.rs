@@ -3,6 +3,7 @@
 
 mod agent;
 mod campaign;
+mod bench;
 mod clock;
 mod cluster;
 mod confinement;
