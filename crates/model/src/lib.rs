@@ -13,6 +13,7 @@
 //!   zero.
 //! - [`report`]: the report of one end of a test; two of them make a record.
 //! - [`progress`]: the state of the flows of a running test.
+//! - [`watch`]: `weir.mesh/1` and `weir.watch/1`: continuous measurement between agents.
 //! - [`names`]: valid names of hosts, interfaces and variables.
 //! - [`hex`]: hexadecimal digits.
 //! - [`document`]: reading TOML and JSON, with errors as data.
@@ -47,6 +48,7 @@ pub mod schema;
 pub mod threads;
 pub mod units;
 pub mod warning;
+pub mod watch;
 
 mod error;
 mod nearest;

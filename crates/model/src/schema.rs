@@ -54,6 +54,18 @@ pub fn experiment_schema() -> Value {
     published!("weir.experiment-1")
 }
 
+/// The schema of `weir.mesh/1`.
+#[must_use]
+pub fn mesh_schema() -> Value {
+    published!("weir.mesh-1")
+}
+
+/// The schema of a line of `weir.watch/1`.
+#[must_use]
+pub fn watch_schema() -> Value {
+    published!("weir.watch-1")
+}
+
 /// Adds `x-order` to the schema of a struct: its fields in the order of their declaration.
 pub(crate) fn in_order<T: for<'de> Deserialize<'de>>(schema: &mut Schema) {
     let declared = declared::<T>();
@@ -129,6 +141,8 @@ mod tests {
             ("weir.impair-1", of_impairments()),
             ("weir.scenario-1", schema_for!(crate::experiment::Scenario)),
             ("weir.experiment-1", schema_for!(crate::experiment::Experiment)),
+            ("weir.mesh-1", schema_for!(crate::watch::Mesh)),
+            ("weir.watch-1", schema_for!(crate::watch::Line)),
         ] {
             let path =
                 format!("{}/../../docs/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

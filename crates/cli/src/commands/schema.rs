@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use weir_model::schema::{
-    experiment_schema, impair_schema, plan_schema, run_schema, scenario_schema,
+    experiment_schema, impair_schema, mesh_schema, plan_schema, run_schema, scenario_schema,
+    watch_schema,
 };
 
 use crate::error::CliError;
@@ -28,6 +29,10 @@ enum Which {
     Scenario,
     /// weir.experiment/1, what `weir run --json` and `weir sweep --json` print
     Experiment,
+    /// weir.mesh/1, what `weir fleet watch` reads
+    Mesh,
+    /// weir.watch/1, a line of what `weir fleet watch --json` prints
+    Watch,
     /// weir.runs-diff/1, what `weir runs diff --json` prints
     RunsDiff,
 }
@@ -40,6 +45,8 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<i32, CliError> {
         Which::Impair => impair_schema(),
         Which::Scenario => scenario_schema(),
         Which::Experiment => experiment_schema(),
+        Which::Mesh => mesh_schema(),
+        Which::Watch => watch_schema(),
         Which::RunsDiff => weir_runs::diff_schema(),
     };
     print(&format!("{schema:#}\n"))
