@@ -55,6 +55,16 @@ impl IntervalClock {
         Some((self.end_offset_ns(index)? - self.start_offset_ns(index)) as f64 / 1e9)
     }
 
+    /// The interval that contains a time on the local clock.
+    pub(crate) fn index_at(&self, at_ns: u64) -> usize {
+        let offset_ns = at_ns.saturating_sub(self.start_ns);
+        let count = |ns: u64| ns.checked_div(self.interval_ns).unwrap_or(0) as usize;
+        match offset_ns.checked_sub(self.omit_ns) {
+            Some(after_ns) => self.omitted().saturating_add(count(after_ns)),
+            None => count(offset_ns),
+        }
+    }
+
     /// When interval `index` can be shown, on the local clock: what is read just after its end belongs to it. `None`: it has no end.
     pub fn shown_ns(&self, index: usize) -> Option<u64> {
         let end = self.end_ns(index)?;
@@ -170,6 +180,8 @@ mod tests {
         assert_eq!(ends, [1000, 2000, 2500, 3500, 4500]);
         assert_eq!(c.start_offset_ns(3), 2500);
         assert_eq!(c.end_ns(0), Some(1100));
+        let at = [0, 100, 1099, 1100, 2599, 2600, 3599, 3600].map(|at_ns| c.index_at(at_ns));
+        assert_eq!(at, [0, 0, 0, 1, 2, 3, 3, 4]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use weir_model::Refusal;
 use weir_model::document;
 use weir_model::json::to_line;
-use weir_model::progress::{FlowProgress, PeerStatus};
+use weir_model::progress::{EchoInterval, FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_model::report::EndReport;
 use weir_report::Start;
@@ -84,6 +84,8 @@ pub enum Event {
     Flows(Vec<FlowProgress>),
     /// An interval of a test ended.
     Interval(Box<Interval>),
+    /// Intervals of echoed flows whose echoes have all come back, or are given up.
+    Echoes(Vec<EchoInterval>),
     /// The peer has become unreachable, or reachable again.
     Peer(PeerStatus),
     /// Progress, for people.
@@ -232,6 +234,7 @@ impl Event {
             "start" => Event::Start(read(&data)?),
             "flows" => Event::Flows(read(&data)?),
             "interval" => Event::Interval(read(&data)?),
+            "echoes" => Event::Echoes(read(&data)?),
             "peer" => Event::Peer(read(&data)?),
             "progress" => Event::Progress(read(&data)?),
             "warning" => Event::Warning(read(&data)?),
@@ -339,6 +342,10 @@ mod tests {
             Event::Start(Box::default()),
             Event::Flows(vec![]),
             Event::Interval(Box::default()),
+            Event::Echoes(vec![EchoInterval {
+                round_trip_cells: vec![(5, 1)],
+                ..EchoInterval::default()
+            }]),
             Event::Progress(Notice::of("x")),
             Event::Warning(Notice::new("a", "x")),
             Event::End(Box::default()),

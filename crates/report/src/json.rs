@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use weir_model::json::{to_line, to_pretty};
-use weir_model::progress::{FlowProgress, PeerStatus};
+use weir_model::progress::{EchoInterval, FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 
 use crate::meta::Start;
@@ -75,6 +75,14 @@ impl<W: Write> JsonStream<W> {
     /// Those of the writer.
     pub fn peer(&mut self, status: &PeerStatus) -> io::Result<()> {
         self.event("peer", status)
+    }
+
+    /// Intervals of echoed flows are complete.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn echoes(&mut self, intervals: &[EchoInterval]) -> io::Result<()> {
+        self.event("echoes", &intervals)
     }
 
     /// An interval ended.

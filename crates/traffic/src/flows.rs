@@ -10,6 +10,7 @@ use weir_flow::{
 };
 use weir_model::content::Content;
 use weir_model::plan::{Direction, EngineName, FlowSpec};
+use weir_model::progress::EchoInterval;
 use weir_model::record::{Histogram, Interval, IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::{BitRate, SendRate};
@@ -874,6 +875,33 @@ impl Flow {
                 state.interval_count(index)
             }
         }
+    }
+
+    /// What came back of an echo in intervals below `shown`: each once, when it is complete or when its echoes are given up at
+    /// `now_ns`.
+    pub(crate) fn echoes(
+        &self,
+        shown: usize,
+        loss_threshold_ns: u64,
+        now_ns: u64,
+    ) -> Vec<EchoInterval> {
+        let mut all = vec![];
+        let Part::DatagramSend { state, echo: Some(echo) } = &self.part else { return all };
+        let mut back = lock(&echo.state);
+        while let Some(index) = back.next_echoes().filter(|index| *index < shown) {
+            let mut sending = lock(state);
+            let end = sending.log.clock().and_then(|clock| clock.end_ns(index));
+            let Some(end) = end.filter(|end| *end <= now_ns) else { break };
+            sending.advance(end);
+            let Some(sent) = sending.log.closed().get(index).map(|count| count.packets) else {
+                break;
+            };
+            drop(sending);
+            let is_late = now_ns >= end.saturating_add(loss_threshold_ns);
+            let Some(interval) = back.take_echoes(self.spec.id, sent, is_late) else { break };
+            all.push(interval);
+        }
+        all
     }
 
     /// Removes the flow from the engine and returns its report.

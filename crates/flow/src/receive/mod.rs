@@ -7,11 +7,13 @@
 mod elsewhere;
 mod membership;
 mod report;
+mod returned;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_model::plan::{Direction, FlowSpec};
+use weir_model::progress::EchoInterval;
 use weir_model::record::{
     Crossing, Delay, DelayVariation, EcnCounts, Histogram, IntervalCount, Receiver,
 };
@@ -38,6 +40,7 @@ pub use elsewhere::{Counted, Stated};
 pub use membership::MembershipReport;
 pub use report::delay_record;
 pub(crate) use report::{set_loss_periods, set_reordering};
+use returned::Returned;
 
 /// The sender's clock as seen from the receiver: sender minus receiver, linear in the receiver's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -204,6 +207,8 @@ pub struct Receiving {
     sender_end_ns: Option<u64>,
     /// Present if it joins or leaves a group while the flow is sent.
     window: Option<membership::Window>,
+    /// Present for the echo of a paced flow.
+    returned: Option<Returned>,
     /// Counts by interval.
     pub log: IntervalLog<ReceiveCount>,
 }
@@ -340,6 +345,7 @@ impl Receiving {
             start_after_ns: spec.connection.start_after.0,
             sender_end_ns: None,
             window: None,
+            returned: None,
             log: IntervalLog::default(),
         }
     }
@@ -359,6 +365,7 @@ impl Receiving {
         }
         self.jitter_buffer_ns = None;
         self.is_own = true;
+        self.returned = self.paced.then(Returned::default);
         self.days = DayUnwrapper::new(epoch_ns as i64);
         self.set_clock(SenderClock { offset_ns: epoch_ns as i64, ..SenderClock::default() });
         self
@@ -509,6 +516,7 @@ impl Receiving {
             && self.verify.is_none()
             && self.sizes.is_constant()
             && self.window.is_none()
+            && self.returned.is_none()
             && chunks.len() > 1
         {
             self.on_coalesced(codec, message, segment, now_ns, each);
@@ -686,6 +694,10 @@ impl Receiving {
             self.bit_errors += errors;
             self.count(ReceiveCount { corrupted: 1, ..none });
         }
+        let interval = self.sent_in(sent);
+        if let Some((index, returned)) = interval.zip(self.returned.as_mut()) {
+            returned.count(index);
+        }
         if timed && let Some(sent) = sent {
             let number = if self.window.is_some() { number } else { sequence };
             self.on_time(number, sent, header.lateness_ns, now_ns);
@@ -731,9 +743,35 @@ impl Receiving {
             return;
         }
         let delay = self.on_delay(&timed);
+        let interval = self.sent_in(Some(sent_ns));
+        if let Some((index, returned)) = interval.zip(self.returned.as_mut()) {
+            returned.time(index, delay);
+        }
         let sum_ns = &mut self.log.current.delay_sum_ns;
         *sum_ns = sum_ns.saturating_add(delay);
         self.log.current.delays += 1;
+    }
+
+    /// The interval in which a datagram of an echo was sent.
+    #[inline]
+    fn sent_in(&self, sent_ns: Option<u64>) -> Option<usize> {
+        self.returned.as_ref()?;
+        let sent_here = sent_ns?.wrapping_add_signed(-self.clock.offset_ns);
+        Some(self.log.clock()?.index_at(sent_here))
+    }
+
+    /// The number of the next interval that [`Receiving::take_echoes`] returns; `None` unless it receives the echo of a
+    /// paced flow.
+    pub fn next_echoes(&self) -> Option<usize> {
+        self.returned.as_ref().map(Returned::next)
+    }
+
+    /// What came back of the `sent` datagrams that flow `id` sent in interval [`Receiving::next_echoes`]; `None` while some
+    /// have not come back, unless it `is_late`.
+    pub fn take_echoes(&mut self, id: u32, sent: u64, is_late: bool) -> Option<EchoInterval> {
+        let clock = self.log.clock()?;
+        let returned = self.returned.as_mut()?;
+        returned.is_ready(sent, is_late).then(|| returned.take(id, sent, &clock))
     }
 
     /// Counts the one-way delay of a datagram, and returns it in ns.

@@ -1,6 +1,6 @@
 //! One-way delay of a flow (RFC 7679) and its variation against the minimum (PDV, RFC 5481 section 4.2).
 
-use crate::histogram::{CELLS, bounds, encode_hdr_v2, rank_of};
+use crate::histogram::{CELLS, Histogram, bounds, encode_hdr_v2, rank_of};
 use crate::signed::SignedHistogram;
 
 /// Number of delays stored exactly, before the smallest of them becomes the histogram's origin.
@@ -176,6 +176,16 @@ impl DelaySummary {
         let rest =
             self.rest.values().map(|(value, count)| (value.clamp(self.min, self.max), count));
         exact.iter().map(|&delay_ns| (delay_ns, 1)).chain(rest)
+    }
+
+    /// The distribution as a histogram of values from 0; delays below it are counted as 0. Within 1/512 of the delays.
+    #[must_use]
+    pub fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (delay_ns, count) in self.values() {
+            histogram.record_n(u64::try_from(delay_ns).unwrap_or(0), count);
+        }
+        histogram
     }
 
     /// The distribution in HdrHistogram's V2 encoding, base 64 (`hdr-v2` in a run record). That format has

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use weir_flow::{Scheduling, Supply};
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Server, Size};
-use weir_model::progress::{FlowProgress, PeerStatus};
+use weir_model::progress::{EchoInterval, FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
 use weir_wire::hmac::HmacKey;
@@ -173,6 +173,8 @@ pub enum Event {
     /// The late figures of a printed interval have arrived: it is complete now. Figures that never arrive are in the
     /// record only, as far as it has them.
     Late(Box<Interval>),
+    /// Intervals of echoed flows whose echoes have all come back, or are given up. Those of the last intervals may be missing.
+    Echoes(Vec<EchoInterval>),
 }
 
 /// The addresses of a data connection.

@@ -265,6 +265,10 @@ impl Whole {
                 number_interval(&mut interval, &part.flows);
                 self.rows.late(index, *interval, observe);
             }
+            Event::Echoes(mut intervals) => {
+                intervals.iter_mut().for_each(|interval| interval.id = part.number(interval.id));
+                observe(Event::Echoes(intervals));
+            }
         }
     }
 

@@ -391,6 +391,7 @@ fn execute(
             Event::ServerOutput(text) => outputs.server_output(text),
             Event::Interval(interval) => outputs.interval(&interval),
             Event::Late(interval) => outputs.late(&interval),
+            Event::Echoes(intervals) => outputs.echoes(&intervals),
         }
         if is_measured && outputs.is_abandoned() && !is_reader_gone {
             // Stdout is closed and there is no other output: stop as SIGPIPE would, but store the results so far.

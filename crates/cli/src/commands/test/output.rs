@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_jobs::Event;
 use weir_model::names::HostKind;
 use weir_model::plan::{Family, FlowSpec, Plan};
-use weir_model::progress::{FlowProgress, PeerStatus};
+use weir_model::progress::{EchoInterval, FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_report::{
     CsvWriter, FlowMeta, IntervalTable, JsonStream, Start, Style, TextOptions, Units, header,
@@ -333,6 +333,13 @@ impl Outputs {
         self.exporter.iter().for_each(|exporter| exporter.late(interval));
         self.otlp.iter().for_each(|exporter| exporter.late(interval));
         self.csv_rows(|csv| csv.late(interval));
+    }
+
+    /// Intervals of echoed flows are complete.
+    pub(crate) fn echoes(&mut self, intervals: &[EchoInterval]) {
+        if self.options.form == Form::Stream {
+            drop(JsonStream::new(&mut self.sink).echoes(intervals));
+        }
     }
 
     /// The test is over: the terminal shows lines again.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use weir_flow::assemble::{interval, mark_missing, set_received_sum};
 use weir_flow::{LossLines, without_reported};
+use weir_model::progress::EchoInterval;
 use weir_model::record::{Interval, IntervalCount};
 
 use super::*;
@@ -73,8 +74,34 @@ impl Live {
 }
 
 impl Test<'_> {
-    /// Shows the intervals that have ended, each when all its figures have arrived or its waiting time is over.
+    /// Shows the intervals that have ended, each when all its figures have arrived or its waiting time is over, and what came
+    /// back of echoes in shown intervals.
     pub(super) fn show(
+        &mut self,
+        intervals: &IntervalClock,
+        now: u64,
+        observe: &mut dyn FnMut(Event),
+    ) {
+        self.show_intervals(intervals, now, observe);
+        self.show_echoes(now, observe);
+    }
+
+    fn show_echoes(&self, now: u64, observe: &mut dyn FnMut(Event)) {
+        let (shown, threshold_ns) = (self.live.shown, self.facts.loss_threshold_ns);
+        let flows = self.flows.iter();
+        let mut all: Vec<EchoInterval> =
+            flows.flat_map(|flow| flow.echoes(shown, threshold_ns, now)).collect();
+        if all.is_empty() {
+            return;
+        }
+        let error_ns = self.clock_state().map(|state| state.error_ns);
+        for interval in &mut all {
+            interval.clock_error_seconds = error_ns.map(|ns| ns as f64 / 1e9);
+        }
+        observe(Event::Echoes(all));
+    }
+
+    fn show_intervals(
         &mut self,
         intervals: &IntervalClock,
         now: u64,
