@@ -71,6 +71,9 @@ pub struct Submission {
     /// The hold of the agent under which it runs, beside what else runs under it; absent: it takes its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<JobId>,
+    /// Its outcome has no record: the controller takes the figures from its events.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_record: bool,
     /// What to do.
     pub work: Work,
 }

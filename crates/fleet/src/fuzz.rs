@@ -1,8 +1,12 @@
-//! Fuzz body of what passes through the bus. A fuzzer calls it, and so does the replay of seeded mutations below.
+//! Fuzz bodies of what passes through the bus and of a mesh's file. A fuzzer calls them, and so does the replay of seeded mutations
+//! below.
 
 use weir_model::document;
+use weir_model::progress::EchoInterval;
+use weir_model::watch::Mesh;
 
 use crate::document::{AgentFacts, Request, Submission};
+use crate::mesh::{ChangeDetector, PairSum, Windows};
 use crate::parts;
 
 /// Messages: those that are read are written and read again as the same.
@@ -17,6 +21,30 @@ pub fn fuzz_messages(data: &[u8]) {
         let parts = parts::cut(&outcome).unwrap_or_default();
         assert!(!parts.is_empty() && parts.len() <= parts::MOST_PARTS);
     }
+}
+
+/// A mesh is refused, or is the same after printing and parsing again.
+pub fn fuzz_mesh(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(mesh) = Mesh::parse(text) {
+        let printed = serde_json::to_string(&mesh).unwrap_or_default();
+        assert_eq!(Mesh::parse(&printed).as_ref(), Ok(&mesh));
+    }
+}
+
+/// Figures of an agent are refused, or add up.
+pub fn fuzz_figures(data: &[u8]) {
+    let Ok(echo) = document::parse_json::<EchoInterval>(data) else { return };
+    let Some(sum) = PairSum::of_interval(&echo, None) else { return };
+    let mut windows = Windows::new([10]);
+    let mut changes = ChangeDetector::new(Default::default());
+    for second in 0..3 {
+        windows.add(second, &sum);
+        let _ = changes.add(second, &sum);
+    }
+    let figures = windows.figures(2).remove(0).figures;
+    assert_eq!(figures.sent_packets, 3 * echo.sent_packets);
+    assert!(figures.lost_packets <= figures.sent_packets);
 }
 
 #[cfg(test)]
@@ -37,5 +65,21 @@ mod tests {
         .chain(parts::cut(&outcome("1")).unwrap())
         .collect();
         replay(&corpus, 3_000, fuzz_messages);
+    }
+
+    #[test]
+    fn meshes() {
+        let text = "schema = \"weir.mesh/1\"\nname = \"m\"\npairs = [[\"a\", \"b\"]]\nwindows = [\"30s\", \"1h\"]\n\
+                    probes = { per_second = 20, loss_threshold = \"1s\" }\n[changes]\nloss_percentage = 0.5\n\
+                    [bursts]\nevery = \"10m\"\nrate = \"9M\"\n";
+        replay(&[text.as_bytes().to_vec()], 3_000, fuzz_mesh);
+    }
+
+    #[test]
+    fn figures() {
+        let text = r#"{"start_seconds":0,"end_seconds":1,"sent_packets":9,"received_packets":3,"lost_packets":6,
+            "round_trip":{"count":3,"min_seconds":1e-3,"mean_seconds":2e-3,"max_seconds":3e-3},
+            "round_trip_cells":[[1000000,1],[2000000,1],[3000000,1]],"clock_error_seconds":1e-6}"#;
+        replay(&[text.as_bytes().to_vec()], 3_000, fuzz_figures);
     }
 }

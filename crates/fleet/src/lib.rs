@@ -8,6 +8,7 @@
 //! - The stream [`OUTCOMES`] has one subject for each part of an outcome, which takes one message: a second copy of an
 //!   outcome is refused there.
 //! - Requests to an agent (stop, start, new laws, what runs) have one reply each.
+//! - [`mesh`] is the arithmetic of `weir fleet watch`.
 //! - Events of running jobs pass by outside of streams: who does not listen misses them.
 
 mod agent;
@@ -16,6 +17,7 @@ mod controller;
 mod document;
 mod error;
 mod keys;
+pub mod mesh;
 mod names;
 mod outbox;
 mod parts;
@@ -34,6 +36,7 @@ pub use document::{AgentFacts, AgentState, InterfaceFacts, JobState, Outcome, Su
 pub use error::Error;
 pub use keys::{NewKey, new_key};
 pub use names::{
-    AGENTS, AgentName, HOST_RESOURCE, JOBS, JobId, OUTCOMES, Permissions, Resource, permissions,
+    AGENTS, AgentName, HOST_RESOURCE, JOBS, JobId, OUTCOMES, PROBES_RESOURCE, Permissions,
+    Resource, permissions,
 };
 pub use server_configuration::server_configuration;

@@ -14,6 +14,8 @@ pub const JOBS: &str = "weir-jobs";
 pub const OUTCOMES: &str = "weir-outcomes";
 /// The resource of jobs that name none: the whole host.
 pub const HOST_RESOURCE: &str = "host";
+/// The resource of a watch's probes and their servers, whose jobs run at the same time as each other and as those of any resource.
+pub const PROBES_RESOURCE: &str = "probes";
 
 const LONGEST: usize = 63;
 const ACCEPTED: &str = "1 to 63 letters, digits and hyphens, a letter or digit first";

@@ -24,8 +24,8 @@ use crate::bus::{Connection, Timing, jetstream_of};
 use crate::document::{AgentFacts, AgentState, Outcome, Request, Submission, Work};
 use crate::error::Error;
 use crate::names::{
-    AgentName, HOST_RESOURCE, JobId, events, notices, requests, resource_of_interface, seen,
-    subject_of_key,
+    AgentName, HOST_RESOURCE, JobId, PROBES_RESOURCE, events, notices, requests,
+    resource_of_interface, seen, subject_of_key,
 };
 use crate::outbox::Outbox;
 use delivery::{Delivered, Delivery, is_connected};
@@ -171,7 +171,7 @@ struct Agent {
 impl Agent {
     fn take_jobs(&self) -> (mpsc::Receiver<Taken>, tokio::task::JoinHandle<()>) {
         let mut facts = self.options.facts.clone();
-        facts.resources = vec![HOST_RESOURCE.into()];
+        facts.resources = vec![HOST_RESOURCE.into(), PROBES_RESOURCE.into()];
         facts.resources.extend(facts.interfaces.iter().map(|it| resource_of_interface(&it.name)));
         let taking = Taking {
             jetstream: self.jetstream.clone(),

@@ -74,6 +74,7 @@ fn run(
 ) -> Outcome {
     let longest = Duration::from_secs(submission.longest_seconds);
     let kind = job.kind();
+    let without_record = submission.without_record;
     let mut outcome = Outcome {
         kind: kind.into(),
         started_unix_ns: Some(clock.realtime_ns()),
@@ -135,6 +136,9 @@ fn run(
     rest.iter().for_each(|event| keep(&mut outcome, event));
     outcome.exit_code = code;
     outcome.ended_unix_ns = Some(clock.realtime_ns());
+    if without_record {
+        outcome.record = None;
+    }
     outcome
 }
 

@@ -1,5 +1,5 @@
-//! Which jobs wait and which run: one at a time for each resource, in the order in which they were submitted. Jobs under a
-//! hold run at once, beside each other.
+//! Which jobs wait and which run: one at a time for each resource except that of probes, in the order in which they were
+//! submitted. Jobs under a hold run at once, beside each other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::process::Running;
 use crate::document::{JobState, Submission};
-use crate::names::{JobId, Resource};
+use crate::names::{JobId, PROBES_RESOURCE, Resource};
 
 /// A job that is to be started, and its place in the stream of jobs.
 pub(super) type Next = (Submission, u64);
@@ -48,8 +48,14 @@ pub(super) struct Queues {
 }
 
 impl Queues {
+    /// Whether jobs of a resource run one after the other.
+    fn is_exclusive(resource: &Resource) -> bool {
+        resource.as_str() != PROBES_RESOURCE
+    }
+
     fn is_busy(&self, resource: &Resource) -> bool {
-        self.running.values().any(|entry| entry.hold.is_none() && entry.resource == *resource)
+        let takes = |entry: &Entry| entry.hold.is_none() && entry.resource == *resource;
+        Self::is_exclusive(resource) && self.running.values().any(takes)
     }
 
     /// The next job of a resource, if none of that resource runs.
@@ -111,7 +117,17 @@ impl Queues {
     pub(super) fn resume(&mut self) -> Vec<Next> {
         self.is_paused = false;
         let resources: Vec<Resource> = self.waiting.keys().cloned().collect();
-        resources.iter().filter_map(|resource| self.next(resource)).collect()
+        let mut due = vec![];
+        for resource in &resources {
+            // All probes, and one job of each other resource.
+            while let Some(next) = self.next(resource) {
+                due.push(next);
+                if Self::is_exclusive(resource) {
+                    break;
+                }
+            }
+        }
+        due
     }
 
     /// The process of a running job.

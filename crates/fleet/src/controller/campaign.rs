@@ -70,6 +70,7 @@ impl Campaign {
                 start_at_unix_ns: None,
                 longest_seconds: u64::MAX,
                 hold: None,
+                without_record: false,
                 work: Work::Hold { lapse_seconds: self.lapse.as_secs().max(1) },
             };
             let place = self.controller.submit(agent, &submission).await?;

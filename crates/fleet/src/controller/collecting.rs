@@ -31,12 +31,10 @@ impl Collecting {
     pub(super) async fn new(
         jetstream: &Context,
         filters: Vec<String>,
+        deliver_policy: DeliverPolicy,
     ) -> Result<Collecting, Error> {
-        let config = OrderedConfig {
-            filter_subjects: filters,
-            deliver_policy: DeliverPolicy::All,
-            ..OrderedConfig::default()
-        };
+        let config =
+            OrderedConfig { filter_subjects: filters, deliver_policy, ..OrderedConfig::default() };
         let consumer: Consumer<OrderedConfig> = jetstream
             .create_consumer_on_stream(config, OUTCOMES)
             .await

@@ -8,6 +8,7 @@ mod starts;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
+use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{Context, kv};
@@ -31,6 +32,8 @@ use collecting::Collecting;
 pub use selector::Selector;
 pub use starts::{StartInstant, StartSpread};
 
+/// The subjects of all outcomes.
+const OUTCOME_SUBJECTS: &str = "weir.outcome.*.*.*";
 /// An agent that was last seen longer ago than this is gone: it renews its key every 20 s.
 const GONE: Duration = Duration::from_secs(50);
 
@@ -284,7 +287,16 @@ impl Controller {
     /// NATS can't be reached.
     pub async fn outcomes_of(&self, jobs: &[(AgentName, JobId)]) -> Result<Outcomes, Error> {
         let filters = jobs.iter().map(|(agent, job)| outcome_of(agent, job)).collect();
-        Collecting::new(&self.jetstream, filters).await.map(Outcomes)
+        Collecting::new(&self.jetstream, filters, DeliverPolicy::All).await.map(Outcomes)
+    }
+
+    /// The outcomes of all jobs from now on, as they arrive.
+    ///
+    /// # Errors
+    /// NATS can't be reached.
+    pub async fn outcomes_from_now(&self) -> Result<Outcomes, Error> {
+        let filters = vec![OUTCOME_SUBJECTS.into()];
+        Collecting::new(&self.jetstream, filters, DeliverPolicy::New).await.map(Outcomes)
     }
 
     /// All outcomes that NATS has, in the order in which they came. One that can't be read has an error that says so.
@@ -292,8 +304,8 @@ impl Controller {
     /// # Errors
     /// NATS can't be reached.
     pub async fn outcomes(&self) -> Result<Vec<Outcome>, Error> {
-        let collecting =
-            Collecting::new(&self.jetstream, vec!["weir.outcome.*.*.*".into()]).await?;
+        let filters = vec![OUTCOME_SUBJECTS.into()];
+        let collecting = Collecting::new(&self.jetstream, filters, DeliverPolicy::All).await?;
         collecting.all().await
     }
 }

@@ -40,7 +40,32 @@ impl FromStr for Selector {
     }
 }
 
+impl Term {
+    fn matches(&self, agent: &Agent) -> bool {
+        match self {
+            Term::All => true,
+            Term::Name(name) => agent.name == *name,
+            Term::Label(key, value) => agent.facts.labels.get(key) == Some(value),
+        }
+    }
+}
+
 impl Selector {
+    /// The agents that it names, each once, by name, whether they are connected or not.
+    ///
+    /// # Errors
+    /// A name or a label that no agent has.
+    pub fn members<'a>(&self, agents: &'a [Agent]) -> Result<Vec<&'a Agent>, Box<Refusal>> {
+        let is_unknown = |term: &&Term| !agents.iter().any(|agent| term.matches(agent));
+        if let Some(term) = self.0.iter().find(is_unknown) {
+            return Err(unknown(term, agents));
+        }
+        let is_member = |agent: &&Agent| self.0.iter().any(|term| term.matches(agent));
+        let mut members: Vec<&Agent> = agents.iter().filter(is_member).collect();
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(members)
+    }
+
     /// The agents that it names, each once, by name.
     ///
     /// # Errors
@@ -54,13 +79,9 @@ impl Selector {
         for term in &self.0 {
             let before = chosen.len();
             // Of a label or of all, those that are here.
-            chosen.extend(agents.iter().filter(|agent| match term {
-                Term::All => agent.is_here(),
-                Term::Name(name) => agent.name == *name,
-                Term::Label(key, value) => {
-                    agent.is_here() && agent.facts.labels.get(key) == Some(value)
-                }
-            }));
+            let is_named = matches!(term, Term::Name(_));
+            let of_term = |agent: &&Agent| term.matches(agent) && (is_named || agent.is_here());
+            chosen.extend(agents.iter().filter(of_term));
             if chosen.len() == before {
                 return Err(unknown(term, agents));
             }
@@ -153,6 +174,16 @@ mod tests {
                 assert_eq!(refusal.nearest.as_deref(), nearest);
             }
         }
+        // Those that are gone are members.
+        let members = |selector: &str| {
+            let selector: Selector = selector.parse().unwrap();
+            let members = selector.members(&agents).map_err(|refusal| refusal.given);
+            members.map(|found| found.into_iter().map(|agent| agent.name.to_string()).collect())
+        };
+        let names_of = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(members("all"), names_of(&["a", "b", "c", "d"]));
+        assert_eq!(members("site=lyon,d,a"), names_of(&["a", "c", "d"]));
+        assert_eq!(members("a,e"), Err::<Vec<String>, _>(Some("e".to_owned())));
         // Gone, and of another version.
         assert_eq!(names("d", &agents).unwrap_err().field.as_deref(), Some("on"));
         let selector: Selector = "a".parse().unwrap();

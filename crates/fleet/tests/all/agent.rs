@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use weir_fleet::{Controller, HOST_RESOURCE, Outcome, Selector};
+use weir_fleet::{Controller, HOST_RESOURCE, Outcome, PROBES_RESOURCE, Selector};
 use weir_jobs::{DemoJob, Event, Job};
 
 use crate::server::{Agent, LIMIT, Server, job, outcomes, script};
@@ -111,7 +111,7 @@ async fn agents_are_listed_and_chosen() {
         assert!(Instant::now() < end, "{agents:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(agents[0].facts.resources, [HOST_RESOURCE]);
+    assert_eq!(agents[0].facts.resources, [HOST_RESOURCE, PROBES_RESOURCE]);
     let selector: Selector = "site=paris".parse().unwrap();
     assert_eq!(selector.choose(&agents, "1").unwrap().len(), 2);
     one.stop().await;
@@ -282,4 +282,32 @@ async fn a_job_that_is_withdrawn_does_not_run() {
     let _agent = Agent::start(&server, "a", script(&directory, &logging(&directory, "0.1")));
     outcomes(&controller, "a", &["2"]).await;
     assert_eq!(log(&directory), ["begin 2", "end 2"]);
+}
+
+#[tokio::test]
+async fn probes_run_at_the_same_time_and_have_no_record() {
+    let Some((server, controller, directory)) =
+        up("probes_run_at_the_same_time_and_have_no_record").await
+    else {
+        return;
+    };
+    let body =
+        logging(&directory, "0.1") + "\necho '{\"event\":\"end\",\"data\":{}}'\nread -r command\n";
+    let _agent = Agent::start(&server, "a", script(&directory, &body));
+    let name = "a".parse().unwrap();
+    submit(&controller, "a", &["0"]).await;
+    for id in ["1", "2"] {
+        let resource = PROBES_RESOURCE.parse().unwrap();
+        let probes = weir_fleet::Submission { resource, without_record: true, ..job(id) };
+        controller.submit(&name, &probes).await.unwrap();
+    }
+    let mut arriving = controller.outcomes_from_now().await.unwrap();
+    // All are at their end and wait to be stopped.
+    until(|| log(&directory).iter().filter(|line| line.starts_with("end")).count() == 3).await;
+    for id in ["0", "1", "2"] {
+        controller.stop(&name, &id.parse().unwrap()).await.unwrap();
+        let next = tokio::time::timeout(LIMIT, arriving.next()).await;
+        let outcome = next.expect("an outcome is missing").unwrap();
+        assert_eq!((outcome.id.as_str(), outcome.record.is_some()), (id, id == "0"));
+    }
 }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
-mod campaign;
 mod bench;
+mod campaign;
 mod clock;
 mod cluster;
 mod confinement;

@@ -279,6 +279,7 @@ pub(crate) fn job(id: &str) -> Submission {
         start_at_unix_ns: None,
         longest_seconds: 60,
         hold: None,
+        without_record: false,
         work: Work::Job(Box::new(Job::Test(Box::new(TestJob {
             host: Some(id.into()),
             ..TestJob::default()

@@ -244,6 +244,7 @@ async fn submit(
             start_at_unix_ns: None,
             longest_seconds: args.longest_seconds(),
             hold: None,
+            without_record: false,
             work: Work::Job(Box::new(job.clone())),
         };
         let submitted = controller.submit(&agent.name, &submission).await.map_err(refused)?;
