@@ -113,6 +113,11 @@ impl DataDirectory {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn prepare(&self) -> Result<PathBuf, StoreError> {
+        self.prepare_file(FILE)
+    }
+
+    /// The same of another file in the directory.
+    pub(crate) fn prepare_file(&self, name: &str) -> Result<PathBuf, StoreError> {
         let io = |operation, path: &Path| {
             let path = path.to_path_buf();
             move |source| StoreError::Io { operation, path, source }
@@ -130,7 +135,7 @@ impl DataDirectory {
                 Err(e) => return Err(io("create directory", directory)(e)),
             }
         }
-        let file = self.file();
+        let file = self.directory.join(name);
         match make_file(&file) {
             Ok(()) => self.hand_over(&file).map_err(io("give to its user:", &file))?,
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}

@@ -7,6 +7,7 @@
 //! - [`Experiments`]: checkpoints and results of experiments, next to the file.
 //! - [`Filter`], [`Condition`] and [`RunRow`]: the query and the rows of a list.
 //! - [`diff()`] of two [`Side`]s: differences of figures between runs, and whether chance explains them.
+//! - [`Watches`]: figures of continuous measurement, in a file of their own.
 //! - [`Tables`]: runs as tidy tables for statistics programs.
 //! - [`new_run_id`]: an id that sorts by time and can be typed.
 //! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.
@@ -43,6 +44,7 @@ mod setup;
 mod store;
 mod tables;
 mod time;
+mod watches;
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -64,3 +66,4 @@ pub use setup::SetupDifference;
 pub use store::Store;
 pub use tables::{TABLE_FILES, Tables, table_columns};
 pub use time::{Edge, moment_of, new_run_id, rfc3339, unix_ms_of};
+pub use watches::Watches;

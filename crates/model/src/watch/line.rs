@@ -24,6 +24,20 @@ pub enum Line {
     Change(ChangeLine),
 }
 
+impl Line {
+    /// Its time, s since 1970.
+    #[must_use]
+    pub fn at_unix_seconds(&self) -> f64 {
+        match self {
+            Line::Start(line) => line.at_unix_seconds,
+            Line::Agent(line) => line.at_unix_seconds,
+            Line::Second(line) => line.at_unix_seconds,
+            Line::Burst(line) => line.at_unix_seconds,
+            Line::Change(line) => line.at_unix_seconds,
+        }
+    }
+}
+
 /// The first line of a watch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartLine {
@@ -88,6 +102,20 @@ pub struct SecondLine {
     /// Figures of the windows that end with it, from short to long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowFigures>,
+}
+
+/// A minute of a pair, as it is stored.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Minute {
+    /// Its start, s since 1970: a multiple of 60.
+    pub at_unix_seconds: u64,
+    /// The agent that probes.
+    pub from: String,
+    /// The agent that replies.
+    pub to: String,
+    /// Its figures; `covered_seconds` is less than 60 if measuring was interrupted.
+    #[serde(flatten)]
+    pub figures: PairFigures,
 }
 
 /// Figures of a rolling window.
@@ -160,4 +188,54 @@ pub struct ChangeLine {
     pub after: f64,
     /// The change had to exceed this: the larger of the threshold and the noise.
     pub threshold: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        let (from, to) = ("a".to_owned(), "b".to_owned());
+        let figures = PairFigures { sent_packets: 3, ..PairFigures::default() };
+        let window = WindowFigures { window_seconds: 60.0, figures: figures.clone() };
+        for line in [
+            Line::Start(StartLine {
+                schema: WATCH_SCHEMA.into(),
+                mesh: "m".into(),
+                version: "1".into(),
+                at_unix_seconds: 0.5,
+                agents: vec![from.clone()],
+                pairs: vec![(from.clone(), to.clone())],
+                window_seconds: vec![60.0],
+            }),
+            Line::Agent(AgentLine {
+                at_unix_seconds: 0.5,
+                agent: from.clone(),
+                state: AgentState::Gone,
+                address: None,
+                reason: None,
+            }),
+            Line::Second(Box::new(SecondLine {
+                at_unix_seconds: 0.5,
+                from: from.clone(),
+                to: to.clone(),
+                figures,
+                windows: vec![window],
+            })),
+            Line::Burst(BurstLine { from: from.clone(), to: to.clone(), ..BurstLine::default() }),
+            Line::Change(ChangeLine {
+                at_unix_seconds: 0.5,
+                from,
+                to,
+                figure: ChangedFigure::RoundTrip,
+                before: 0.1,
+                after: 0.2,
+                threshold: 0.05,
+            }),
+        ] {
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+    }
 }

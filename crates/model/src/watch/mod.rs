@@ -10,7 +10,7 @@ mod mesh;
 
 pub use figures::PairFigures;
 pub use line::{
-    AgentLine, AgentState, BurstLine, ChangeLine, ChangedFigure, Line, SecondLine, StartLine,
-    WATCH_SCHEMA, WindowFigures,
+    AgentLine, AgentState, BurstLine, ChangeLine, ChangedFigure, Line, Minute, SecondLine,
+    StartLine, WATCH_SCHEMA, WindowFigures,
 };
 pub use mesh::{Bursts, Changes, MESH_SCHEMA, Mesh, Probes};
