@@ -38,7 +38,8 @@ const MAX_UNPROVED_BITS_PER_SECOND: f64 = 1e6;
 pub struct StatedRate {
     /// Sum of the flows' rates (`-b`), bit/s of payload; absent if a flow has none.
     asked: Option<f64>,
-    /// The lower of that and the nominal rate (`--nominal`).
+    /// The lower of that and the nominal rate (`--nominal`), unless the plan states the rate of control traffic: the rate of which that
+    /// is the maximum fraction.
     stated: Option<f64>,
     /// Datagram flows that the server sends: each requires feedback.
     feedback_flows: usize,
@@ -60,13 +61,14 @@ impl StatedRate {
         };
         let asked = specs.iter().map(rate).sum::<Option<f64>>().filter(|_| !specs.is_empty());
         let nominal = plan.nominal.map(|nominal| nominal.0 as f64);
+        let control = plan.control_rate.map(|rate| rate.0 as f64 / STATED_RATIO);
         let has_feedback = |spec: &&FlowSpec| {
             let c = &spec.connection;
             c.transport.datagrams() && c.direction == Direction::Reverse
         };
         StatedRate {
             asked,
-            stated: asked.into_iter().chain(nominal).reduce(f64::min),
+            stated: control.or(asked.into_iter().chain(nominal).reduce(f64::min)),
             feedback_flows: specs.iter().filter(has_feedback).count(),
         }
     }
@@ -203,6 +205,27 @@ mod tests {
         assert_eq!(stated(&["0"], Some("24k")), Some(24_000.0));
         assert_eq!(stated(&["1M"], Some("24k")), Some(24_000.0));
         assert_eq!(stated(&["1M"], Some("1G")), Some(1e6));
+    }
+
+    #[test]
+    fn a_plan_may_state_the_rate_of_control_traffic() {
+        let connection = Connection {
+            transport: Transport::udp(),
+            rate: Some("10pps".parse().unwrap()),
+            payload: Some("64".parse().unwrap()),
+            ..Connection::default()
+        };
+        let plan = |control_rate| Plan {
+            connections: vec![connection.clone()],
+            control_rate,
+            ..Plan::default()
+        };
+        let budget = |plan: Plan| {
+            let rate = StatedRate::of(&plan, &plan.flows(Family::Ipv4, 1500));
+            8.0 * ControlBudget::new(&rate).allowed_bytes(1.0, 640)
+        };
+        assert!((budget(plan(None)) - 384.0).abs() < 1e-6);
+        assert!((budget(plan(Some("8k".parse().unwrap()))) - 6000.0).abs() < 1e-6);
     }
 
     /// Bit/s of probes and feedback, and of keepalives and clock relations.

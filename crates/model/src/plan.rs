@@ -120,6 +120,11 @@ pub struct Plan {
     /// A packet that has not arrived within this time is lost (RFC 7680). Absent: max(2 s, 4 × RTT).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_threshold: Option<Span>,
+    /// Maximum rate of all control traffic of the test, 1k to 1G. Absent: 10 % of the rate of its flows, where each has one.
+    /// A test of few packets per second needs more for the other end's figures while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Rate of control traffic")]
+    pub control_rate: Option<BitRate>,
     /// Measure round trips alongside the test: idle before it and loaded during it.
     #[serde(default = "yes")]
     #[schemars(title = "Measure round trips", extend("x-group" = "what"))]
@@ -159,6 +164,7 @@ impl Default for Plan {
             seed: Seed(0),
             data_ports: DataPorts::Auto,
             loss_threshold: None,
+            control_rate: None,
             latency: true,
             nominal: None,
             connections: vec![],

@@ -47,6 +47,11 @@ impl Plan {
         {
             return refuse("loss_threshold", t.to_string(), "1ms to 10m");
         }
+        if let Some(rate) = self.control_rate
+            && !(1_000..=1_000_000_000).contains(&rate.0)
+        {
+            return refuse("control_rate", rate.to_string(), "1k to 1G");
+        }
         let of_test = self.host.as_deref().map(Host::parse).transpose()?;
         if let Some(host) = &of_test {
             self.check_port(host)?;

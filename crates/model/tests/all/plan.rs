@@ -9,7 +9,7 @@ use weir_model::plan::{
     Plan, Shape, Switch, TcpOptions, Transport, TransportName,
 };
 use weir_model::record::{DirectionTotal, Record, Totals};
-use weir_model::units::{ByteSize, RateLimit, Seed, Span};
+use weir_model::units::{BitRate, ByteSize, RateLimit, Seed, Span};
 use weir_model::warning::{Severity, Warning};
 use weir_model::{json, plan::Direction};
 
@@ -164,6 +164,9 @@ fn fields_of_the_run() {
         [(999_999, false), (1_000_000, true), (600_000_000_000, true), (600_000_000_001, false)]
     {
         assert_eq!(refused(|p| p.loss_threshold = Some(Span(ns))).is_empty(), ok, "threshold {ns}");
+    }
+    for (rate, ok) in [(999, false), (1000, true), (1_000_000_000, true), (1_000_000_001, false)] {
+        assert_eq!(refused(|p| p.control_rate = Some(BitRate(rate))).is_empty(), ok, "rate {rate}");
     }
     assert_eq!(refused(|p| p.connections.clear()), "connection");
     let two = |first: u32, second: u32| {

@@ -128,6 +128,7 @@ const OF_PLAN: &[&str] = &[
     "omit",
     "data_ports",
     "loss_threshold",
+    "control_rate",
     "latency",
     "nominal",
     "seed",
