@@ -130,6 +130,17 @@ if [ "$purpose" = test ] || [ "$purpose" = fleet ]; then
     fi
 fi
 
+# The queries of the Grafana dashboard run against Debian's Prometheus. It is unpacked, since its package would start a service.
+if [ "$purpose" = test ] && [ ! -x "$tools/prometheus/usr/bin/prometheus" ]; then
+    unpacked=$(mktemp -d "$tools/prometheus.XXXXXX")
+    if (cd "$unpacked" && apt-get download prometheus >/dev/null && dpkg -x prometheus_*.deb . && rm prometheus_*.deb) 2>/dev/null; then
+        rm -rf "$tools/prometheus" && mv "$unpacked" "$tools/prometheus"
+    else
+        rm -rf "$unpacked"
+        echo "the test of the Grafana dashboard is skipped: apt-get could not download prometheus" >&2
+    fi
+fi
+
 packages=$(missing_packages)
 [ -z "$packages" ] && exit 0
 

@@ -25,6 +25,7 @@ use weir_model::record::{Interval, IntervalCount, IntervalFlow};
 use crate::app::lock;
 use crate::config::ApiError;
 use crate::guard::right_host;
+use crate::mesh::NativeHistogram;
 use crate::serve::{self, Count, CountedConnection};
 use crate::types::ServerLimits;
 
@@ -37,8 +38,6 @@ const REMEMBERED: usize = 64;
 
 /// Labels of a series: those of its flow.
 pub(crate) type Labels = Vec<(String, String)>;
-/// What a request is answered from: the figures, and accepted names in `Host`.
-type Served = (Arc<Mutex<Figures>>, Arc<Vec<String>>);
 /// Reads a figure of one flow in one interval.
 type Read<T> = fn(&IntervalFlow) -> Option<T>;
 
@@ -103,10 +102,11 @@ pub(crate) struct Figures {
 }
 
 /// A value of a series.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Number {
     Integer(i128),
     Real(f64),
+    Histogram(NativeHistogram),
 }
 
 /// A series with its values by flow.
@@ -250,33 +250,39 @@ impl Figures {
     }
 }
 
-/// A listener whose figures are updated by the test. It closes when dropped.
+/// Makes an answer of what the client accepts (`Accept`): the media type and the body.
+pub(crate) type Render = Arc<dyn Fn(&str) -> (&'static str, Vec<u8>) + Send + Sync>;
+/// What a request is answered from: the figures, and accepted names in `Host`.
+type Served = (Render, Arc<Vec<String>>);
+
+/// A listener of `GET /metrics`, on a thread of its own. It closes when dropped.
 #[derive(Debug)]
-pub struct Exporter {
-    figures: Arc<Mutex<Figures>>,
+pub(crate) struct Listener {
     address: SocketAddr,
     /// Dropped with this; the thread then ends.
     _end: oneshot::Sender<()>,
 }
 
-impl Exporter {
-    /// Listens on `address` and serves on a thread of its own. `host_names`: names in `Host` that are accepted in addition
-    /// to `localhost` and addresses.
+impl Listener {
+    /// Listens on `address`. `host_names`: names in `Host` that are accepted in addition to `localhost` and addresses.
     ///
     /// # Errors
     /// [`ApiError::Listen`].
-    pub fn start(address: SocketAddr, host_names: Vec<String>) -> Result<Exporter, ApiError> {
+    pub(crate) fn start(
+        address: SocketAddr,
+        host_names: Vec<String>,
+        render: Render,
+    ) -> Result<Listener, ApiError> {
         let failed = |source| ApiError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
-        let figures = Arc::new(Mutex::new(Figures::new()));
         let (end, ended) = oneshot::channel();
         let router = Router::new()
             .route("/metrics", get(metrics))
-            .with_state((figures.clone(), Arc::new(host_names)));
+            .with_state((render, Arc::new(host_names)));
         let accept = move || {
             runtime.block_on(async move {
                 // A failure can only be that of a closed runtime, which this is not.
@@ -288,13 +294,40 @@ impl Exporter {
             });
         };
         std::thread::Builder::new().name("exporter".into()).spawn(accept).map_err(failed)?;
-        Ok(Exporter { figures, address: bound, _end: end })
+        Ok(Listener { address: bound, _end: end })
+    }
+
+    /// The local address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A listener whose figures are updated by the test. It closes when dropped.
+#[derive(Debug)]
+pub struct Exporter {
+    figures: Arc<Mutex<Figures>>,
+    listener: Listener,
+}
+
+impl Exporter {
+    /// Listens on `address` and serves on a thread of its own. `host_names`: names in `Host` that are accepted in addition
+    /// to `localhost` and addresses.
+    ///
+    /// # Errors
+    /// [`ApiError::Listen`].
+    pub fn start(address: SocketAddr, host_names: Vec<String>) -> Result<Exporter, ApiError> {
+        let figures = Arc::new(Mutex::new(Figures::new()));
+        let own = figures.clone();
+        let render = move |_: &str| (MEDIA_TYPE, lock(&own).text().into_bytes());
+        let listener = Listener::start(address, host_names, Arc::new(render))?;
+        Ok(Exporter { figures, listener })
     }
 
     /// The local address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.address()
     }
 
     /// The flows of the test, whose figures follow.
@@ -334,11 +367,13 @@ async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-async fn metrics(State((figures, names)): State<Served>, headers: HeaderMap, uri: Uri) -> Response {
-    match right_host(&headers, &uri, &names) {
-        Err(problem) => problem.into_response(),
-        Ok(()) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], lock(&figures).text()).into_response(),
+async fn metrics(State((render, names)): State<Served>, headers: HeaderMap, uri: Uri) -> Response {
+    if let Err(problem) = right_host(&headers, &uri, &names) {
+        return problem.into_response();
     }
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let (media_type, body) = render(accepted.unwrap_or_default());
+    ([(header::CONTENT_TYPE, media_type)], body).into_response()
 }
 
 #[cfg(test)]

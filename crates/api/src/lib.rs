@@ -36,6 +36,7 @@ mod extract;
 mod file_body;
 mod guard;
 mod handlers;
+mod mesh;
 mod otlp;
 mod preview;
 mod problem;
@@ -54,6 +55,7 @@ pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, ParseTestFlags};
 pub use exporter::Exporter;
 pub use guard::make_token_file;
+pub use mesh::MeshMetrics;
 pub use otlp::{OtlpExporter, OtlpReport, OtlpSeries, OtlpService, OtlpUrl};
 pub use server::Server;
 #[cfg(target_os = "linux")]

@@ -18,6 +18,7 @@ use weir_model::record::Interval;
 
 use crate::app::lock;
 use crate::exporter::{Figures, Labels, Number, Series};
+use crate::mesh::{NativeHistogram, SCHEMA};
 
 /// Port of OTLP/HTTP.
 const PORT: u16 = 4318;
@@ -207,7 +208,7 @@ impl<'a> Series<'a> {
 
 /// The thread that exports.
 #[derive(Debug)]
-struct Exports {
+pub(crate) struct Exports {
     wake: Option<SyncSender<()>>,
     skipped: AtomicU64,
     thread: Option<JoinHandle<()>>,
@@ -216,7 +217,7 @@ struct Exports {
 
 impl Exports {
     /// `body` makes the request of the figures so far, by the times of their start and now.
-    fn start(
+    pub(crate) fn start(
         url: OtlpUrl,
         body: impl Fn([SystemTime; 2]) -> Option<Value> + Send + 'static,
     ) -> std::io::Result<Exports> {
@@ -231,14 +232,14 @@ impl Exports {
         Ok(Exports { wake: Some(wake), skipped: AtomicU64::new(0), thread: Some(thread), report })
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(Err(TrySendError::Full(()))) = self.wake.as_ref().map(|wake| wake.try_send(()))
         {
             self.skipped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn finish(mut self, gives_up: &dyn Fn() -> bool) -> OtlpReport {
+    pub(crate) fn finish(mut self, gives_up: &dyn Fn() -> bool) -> OtlpReport {
         // The thread exports once more when the channel closes.
         self.wake = None;
         // A little more, for the resolver.
@@ -304,8 +305,19 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
+/// Adds the fields of an `ExponentialHistogramDataPoint`. Its bucket of index i starts where the bucket of index i of Prometheus ends.
+fn add_histogram(point: &mut Value, histogram: &NativeHistogram) {
+    point["count"] = histogram.count.to_string().into();
+    point["sum"] = histogram.sum.into();
+    point["scale"] = SCHEMA.into();
+    point["zeroCount"] = "0".into();
+    let (first, counts) = histogram.dense();
+    let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+    point["positive"] = json!({ "offset": first - 1, "bucketCounts": counts });
+}
+
 /// An `ExportMetricsServiceRequest`; `None`: there are no figures. 64-bit integers are strings, as in all JSON of Protocol Buffers.
-fn request(
+pub(crate) fn request(
     series: &[Series],
     attributes: &[(String, String)],
     [start, now]: [SystemTime; 2],
@@ -324,13 +336,21 @@ fn request(
             match value {
                 Number::Integer(n) => point["asInt"] = n.to_string().into(),
                 Number::Real(x) => point["asDouble"] = (*x).into(),
+                Number::Histogram(histogram) => add_histogram(&mut point, histogram),
             }
             point
         };
         let points: Vec<Value> = series.values.iter().map(point).collect();
         let mut metric =
             json!({ "name": series.name, "description": series.help, "unit": unit(series.name) });
+        let is_histogram =
+            series.values.iter().any(|(_, value)| matches!(value, Number::Histogram(_)));
         match series.is_sum {
+            _ if is_histogram => {
+                metric["exponentialHistogram"] = json!({
+                    "aggregationTemporality": CUMULATIVE, "dataPoints": points,
+                });
+            }
             true => {
                 metric["sum"] = json!({
                     "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points,

@@ -7,6 +7,7 @@ mod served;
 
 mod answers;
 mod counters;
+mod dashboard;
 mod experiments;
 mod guarded;
 mod hostile;
