@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-pub(crate) use weir_api::{Exporter, OtlpExporter, OtlpSeries, OtlpService};
+pub(crate) use weir_api::{Exporter, MeshMetrics, OtlpExporter, OtlpSeries, OtlpService};
 use weir_api::{OtlpReport, OtlpUrl};
 
 use crate::engine::Stop;
@@ -19,6 +19,42 @@ pub(crate) fn start(address: SocketAddr) -> Result<Exporter, CliError> {
         given: address.to_string(),
         reason: error.to_string(),
     })
+}
+
+/// Serves the metrics of a watch, and sends them to a collector, where that is asked for.
+///
+/// # Errors
+/// [`CliError::NotAvailable`] if the address is unavailable; an invalid URL, or no thread.
+pub(crate) fn start_mesh(
+    mesh: &str,
+    address: Option<SocketAddr>,
+    url: Option<&str>,
+) -> Result<Option<MeshMetrics>, CliError> {
+    if address.is_none() && url.is_none() {
+        return Ok(None);
+    }
+    let mut metrics = MeshMetrics::new(mesh);
+    if let Some(address) = address {
+        let names = weir_net::host::host().map(|host| host.hostname);
+        let bound = metrics.serve(address, names.into_iter().collect());
+        let bound = bound.map_err(|error| CliError::NotAvailable {
+            flag: "--prometheus".into(),
+            given: address.to_string(),
+            reason: error.to_string(),
+        })?;
+        crate::job::notice("metrics", &format!("metrics at http://{bound}/metrics"));
+    }
+    if let Some(url) = url {
+        let (parsed, attributes) = collector(url, &format!("{:016x}", crate::random::u64()))?;
+        metrics.push(parsed, attributes).map_err(unavailable(url))?;
+    }
+    Ok(Some(metrics))
+}
+
+/// Sends the last figures of a watch, and warns of exports that are missing.
+pub(crate) fn finish_mesh(metrics: MeshMetrics, stop: &Stop) {
+    let before = stop.requests();
+    metrics.finish(&|| stop.requests() > before).into_iter().for_each(warn_of);
 }
 
 /// A collector, and the attributes of what exports to it.

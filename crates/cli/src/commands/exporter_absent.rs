@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use weir_model::plan::FlowSpec;
 use weir_model::record::Interval;
+use weir_model::watch::{AgentState, BurstLine, PairFigures};
 
 use crate::engine::Stop;
 use crate::error::CliError;
@@ -38,6 +39,53 @@ pub(crate) fn start(address: SocketAddr) -> Result<Exporter, CliError> {
         given: address.to_string(),
         reason: "not available on this system".into(),
     })
+}
+
+/// No exporter exists.
+pub(crate) enum MeshMetrics {}
+
+impl MeshMetrics {
+    pub(crate) fn agent(&self, _: &str, _: AgentState) {
+        match *self {}
+    }
+
+    pub(crate) fn second(
+        &self,
+        _: (&str, &str),
+        _: f64,
+        _: &PairFigures,
+        _: impl Iterator<Item = (u64, u64)>,
+    ) {
+        match *self {}
+    }
+
+    pub(crate) fn burst(&self, _: &BurstLine) {
+        match *self {}
+    }
+
+    pub(crate) fn export(&self) {
+        match *self {}
+    }
+}
+
+/// Refuses an address or a URL.
+///
+/// # Errors
+/// [`CliError::NotAvailable`].
+pub(crate) fn start_mesh(
+    _: &str,
+    address: Option<SocketAddr>,
+    url: Option<&str>,
+) -> Result<Option<MeshMetrics>, CliError> {
+    match (address, url) {
+        (Some(address), _) => start(address).map(|_| None),
+        (None, Some(url)) => start_otlp(url, "").map(|_| None),
+        (None, None) => Ok(None),
+    }
+}
+
+pub(crate) fn finish_mesh(metrics: MeshMetrics, _: &Stop) {
+    match metrics {}
 }
 
 /// Refuses.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::{WEIR, refusal};
 
 /// A program that ends with the test.
-struct Ending(Child);
+pub(crate) struct Ending(pub(crate) Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -19,15 +19,15 @@ impl Drop for Ending {
     }
 }
 
-struct Fleet {
-    directory: tempfile::TempDir,
+pub(crate) struct Fleet {
+    pub(crate) directory: tempfile::TempDir,
     url: String,
     _nats: Ending,
 }
 
 impl Fleet {
     /// A server of NATS with keys for a controller and these agents; `None` after printing that the test is skipped.
-    fn up(test: &str, agents: &[&str]) -> Option<Fleet> {
+    pub(crate) fn up(test: &str, agents: &[&str]) -> Option<Fleet> {
         let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let built = target.parent().unwrap().join("tools/nats-server");
         let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
@@ -64,13 +64,19 @@ impl Fleet {
     }
 
     fn agent(&self, name: &str) -> Ending {
+        self.agent_with(name, &[])
+    }
+
+    /// An agent with further words.
+    pub(crate) fn agent_with(&self, name: &str, further: &[&str]) -> Ending {
         let key = format!("{name}.key");
         let words = ["agent", "--name", name, "--nkey", &key, "--nats", &self.url];
         let mut command = command(self.directory.path(), &words);
-        Ending(command.args(["--label", "site=lab"]).stderr(Stdio::null()).spawn().unwrap())
+        command.args(["--label", "site=lab"]).args(further);
+        Ending(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
-    fn controller(&self, words: &[&str]) -> Command {
+    pub(crate) fn controller(&self, words: &[&str]) -> Command {
         let words: Vec<&str> = ["fleet"].iter().chain(words).copied().collect();
         let mut command = command(self.directory.path(), &words[..2]);
         command.args(["--nkey", "controller.key", "--nats", &self.url]).args(&words[2..]);
@@ -78,7 +84,7 @@ impl Fleet {
     }
 
     /// The document that a command of the controller prints, once `is_done`.
-    fn until(&self, words: &[&str], is_done: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, words: &[&str], is_done: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let output = self.controller(words).output().unwrap();
@@ -92,7 +98,7 @@ impl Fleet {
         }
     }
 
-    fn until_connected(&self, agents: usize) {
+    pub(crate) fn until_connected(&self, agents: usize) {
         self.until(&["agents", "--json"], |value| {
             let list = value["agents"].as_array().unwrap();
             list.iter().filter(|agent| agent["connected"] == true).count() == agents

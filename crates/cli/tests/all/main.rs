@@ -57,4 +57,5 @@ mod tshark;
 mod ttcp;
 mod ui;
 mod voice;
+mod watch;
 mod xdp;

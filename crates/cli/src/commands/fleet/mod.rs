@@ -10,6 +10,7 @@ mod logs;
 mod run;
 mod status;
 mod together;
+mod watch;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -80,6 +81,8 @@ enum Verb {
     Status(status::StatusArgs),
     /// Follow notices of agents and events of their jobs
     Logs(logs::LogsArgs),
+    /// Measure continuously between agents
+    Watch(watch::WatchArgs),
     /// Stop a job that runs or waits
     Stop(run::StopArgs),
     /// List the results that NATS has
@@ -108,6 +111,7 @@ pub(crate) fn run(args: &FleetArgs) -> Result<i32, CliError> {
         Verb::Status(args) => status::run(&fleet, args),
         Verb::Logs(args) => logs::run(&fleet, args),
         Verb::Dev(args) => dev::run(args),
+        Verb::Watch(args) => watch::run(&fleet, args),
         Verb::Stop(args) => run::stop(&fleet, args),
         Verb::Results(args) => list::results(&fleet, args),
         Verb::Forget(args) => list::forget(&fleet, args),
