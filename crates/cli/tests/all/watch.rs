@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 /// Only a broken test takes this long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-const MESH: &str = "schema = \"weir.mesh/1\"\nname = \"lab\"\nagents = \"site=lab\"\n\
+const MESH: &str = "schema = \"weir.mesh/1\"\nname = \"lab\"\nagents = \"site=lab,a\"\n\
                     windows = [\"10s\"]\nprobes = { per_second = 20 }\n";
 
 /// A running watch and its lines.

@@ -51,6 +51,12 @@ impl Term {
 }
 
 impl Selector {
+    /// Whether it names an agent.
+    #[must_use]
+    pub fn includes(&self, agent: &Agent) -> bool {
+        self.0.iter().any(|term| term.matches(agent))
+    }
+
     /// The agents that it names, each once, by name, whether they are connected or not.
     ///
     /// # Errors
@@ -60,8 +66,7 @@ impl Selector {
         if let Some(term) = self.0.iter().find(is_unknown) {
             return Err(unknown(term, agents));
         }
-        let is_member = |agent: &&Agent| self.0.iter().any(|term| term.matches(agent));
-        let mut members: Vec<&Agent> = agents.iter().filter(is_member).collect();
+        let mut members: Vec<&Agent> = agents.iter().filter(|agent| self.includes(agent)).collect();
         members.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(members)
     }

@@ -8,40 +8,32 @@ mod jobs;
 mod members;
 mod output;
 mod probes;
+mod running;
 mod servers;
 mod store;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
-use weir_fleet::{Agent, AgentName, Outcome, Selector};
-use weir_jobs::Event;
+use weir_fleet::{AgentName, Selector};
 use weir_model::Refusal;
-use weir_model::watch::{AgentLine, AgentState, Line, Mesh, StartLine, WATCH_SCHEMA};
+use weir_model::watch::Mesh;
 
 use super::{Fleet, block_on, listening, refused, stopped};
-use crate::commands::exporter::{self, MeshMetrics};
-use crate::commands::values;
+use crate::commands::{exporter, values};
 use crate::engine::StopReason;
 use crate::error::CliError;
-use crate::job::warn;
-use crate::{stamp, time};
-use bursts::Bursts;
-use jobs::{Jobs, Purpose};
-use members::{Member, pairs_of};
+use jobs::Jobs;
+use members::pairs_of;
 use output::Output;
-use probes::Pair;
-use servers::Servers;
+use running::Watch;
 use store::Store;
 
 /// Between two looks at the list of agents.
 const LOOK: Duration = Duration::from_secs(2);
-/// Maximum number of tests that are started at one look, so that those of many pairs do not start together.
-const MAX_STARTS: usize = 64;
 /// For jobs to stop at the end.
 const ENDING: Duration = Duration::from_secs(15);
 /// Maximum length of a mesh's file, bytes.
@@ -91,20 +83,8 @@ pub(super) fn run(fleet: &Fleet, args: &WatchArgs) -> Result<i32, CliError> {
         pairs_of(&mesh, &names)?;
         let mut outcomes = controller.outcomes_from_now().await.map_err(refused)?;
         let (jobs, mut events) = Jobs::new(controller);
-        let settings = mesh.bursts.clone();
-        let mut watch = Watch {
-            bursts: settings.map(|settings| Bursts::new(settings, Instant::now())),
-            output: Output::new(args.json),
-            store,
-            metrics,
-            mesh,
-            selector,
-            jobs,
-            servers: Servers::default(),
-            members: BTreeMap::new(),
-            pairs: BTreeMap::new(),
-            is_unreachable: false,
-        };
+        let output = Output::new(args.json);
+        let mut watch = Watch::new((mesh, selector), jobs, output, store, metrics);
         watch.start(&agents);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -159,246 +139,4 @@ fn of_mesh(refusal: Refusal) -> CliError {
     let (given, accepted) = (given.unwrap_or_default(), accepted.unwrap_or_default());
     let refusal = Refusal::of_field(&code, "agents", given, accepted);
     CliError::Refused(Box::new(Refusal { nearest, ..refusal }))
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    time::since_epoch(SystemTime::now()).as_secs_f64()
-}
-
-struct Watch {
-    mesh: Mesh,
-    selector: Selector,
-    jobs: Jobs,
-    servers: Servers,
-    bursts: Option<Bursts>,
-    members: BTreeMap<AgentName, Member>,
-    pairs: BTreeMap<PairNames, Pair>,
-    output: Output,
-    store: Store,
-    metrics: Option<MeshMetrics>,
-    /// The list of agents could not be read at the last look.
-    is_unreachable: bool,
-}
-
-impl Watch {
-    fn start(&mut self, agents: &[Agent]) {
-        let members = self.selector.members(agents).unwrap_or_default();
-        let names: Vec<&AgentName> = members.iter().map(|agent| &agent.name).collect();
-        let pairs = pairs_of(&self.mesh, &names).unwrap_or_default();
-        let text = |name: &AgentName| name.to_string();
-        self.output.line(&Line::Start(StartLine {
-            schema: WATCH_SCHEMA.into(),
-            mesh: self.mesh.name.clone(),
-            version: stamp::VERSION.into(),
-            at_unix_seconds: now(),
-            agents: names.iter().map(|name| text(name)).collect(),
-            pairs: pairs.iter().map(|(from, to)| (text(from), text(to))).collect(),
-            window_seconds: self.mesh.windows.iter().map(|window| window.seconds()).collect(),
-        }));
-    }
-
-    /// Looks at the list of agents, and starts the jobs that are missing.
-    async fn look(&mut self) {
-        self.store.flush(now() as u64);
-        match self.jobs.controller().agents().await {
-            Ok(agents) => {
-                self.is_unreachable = false;
-                self.update(&agents).await;
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.is_unreachable, true) {
-                    warn("nats", &error.to_string());
-                }
-                return;
-            }
-        }
-        if let Err(error) = self.start_jobs().await {
-            warn("nats", &error.to_string());
-        }
-    }
-
-    /// Takes over the list of agents.
-    async fn update(&mut self, agents: &[Agent]) {
-        // A label may have no agent any more.
-        let is_member = |agent: &Agent| self.selector.members(std::slice::from_ref(agent)).is_ok();
-        let listed = agents.iter().filter(|agent| is_member(agent));
-        let listed: BTreeMap<AgentName, Member> = listed
-            .map(|agent| (agent.name.clone(), Member::of(agent, &self.mesh.address_label)))
-            .collect();
-        let forgotten: Vec<AgentName> =
-            self.members.keys().filter(|name| !listed.contains_key(name)).cloned().collect();
-        for name in forgotten {
-            self.leave(&name).await;
-            self.members.remove(&name);
-        }
-        for (name, member) in listed {
-            let before = self.members.insert(name.clone(), member.clone());
-            let is_changed = before.as_ref() != Some(&member);
-            if is_changed && before.is_some_and(|before| before.is_usable()) {
-                self.leave(&name).await;
-            }
-            if is_changed {
-                self.line(&Line::Agent(AgentLine {
-                    at_unix_seconds: now(),
-                    agent: name.to_string(),
-                    state: member.state,
-                    address: member.address.map(|address| address.to_string()),
-                    reason: member.reason,
-                }));
-            }
-        }
-        let names: Vec<&AgentName> = self.members.keys().collect();
-        let wanted: BTreeSet<PairNames> =
-            pairs_of(&self.mesh, &names).unwrap_or_default().into_iter().collect();
-        let mesh = &self.mesh;
-        self.pairs.retain(|names, _| wanted.contains(names));
-        for names in wanted {
-            self.pairs.entry(names).or_insert_with(|| Pair::new(mesh));
-        }
-    }
-
-    /// An agent is gone: its jobs, and the tests that have it as their server, are over.
-    async fn leave(&mut self, name: &AgentName) {
-        self.servers.leave(name);
-        self.bursts.iter_mut().for_each(|bursts| bursts.leave(name));
-        self.jobs.stop_where(|agent, purpose| agent == name || purpose.is_with(name)).await;
-        for ((from, to), pair) in &mut self.pairs {
-            if from == name || to == name {
-                pair.forget_runs();
-            }
-        }
-    }
-
-    /// Starts servers and tests that are missing.
-    async fn start_jobs(&mut self) -> Result<(), CliError> {
-        let is_usable = |name: &AgentName| self.members.get(name).is_some_and(Member::is_usable);
-        let at = Instant::now();
-        let ready: Vec<PairNames> = self
-            .pairs
-            .keys()
-            .filter(|(from, to)| is_usable(from) && is_usable(to))
-            .cloned()
-            .collect();
-        let mut replying: BTreeSet<AgentName> = ready.iter().map(|(_, to)| to.clone()).collect();
-        if self.bursts.is_some() {
-            replying.extend(ready.iter().map(|(from, _)| from.clone()));
-        }
-        for name in replying {
-            self.servers.ensure(&mut self.jobs, &name, at).await?;
-        }
-        self.start_bursts(&ready, at).await?;
-        let mut starts = 0;
-        for names in ready {
-            let (Some(port), Some(pair)) =
-                (self.servers.port(&names.1), self.pairs.get_mut(&names))
-            else {
-                continue;
-            };
-            let address = self.members.get(&names.1).and_then(|member| member.address);
-            let Some(address) = address.filter(|_| pair.wants_test(at)) else { continue };
-            let key = self.servers.key();
-            let job = probes::test(&self.mesh, address, port, key);
-            let id = self.jobs.start(&names.0, job, Purpose::Probe(names.clone())).await?;
-            pair.started(id, at);
-            starts += 1;
-            if starts == MAX_STARTS {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts the bursts of a round whose turn it is, and gives up what takes too long.
-    async fn start_bursts(&mut self, ready: &[PairNames], at: Instant) -> Result<(), CliError> {
-        let Some(bursts) = &mut self.bursts else { return Ok(()) };
-        let mut lines = vec![];
-        while let Some(job) = bursts.overdue(at) {
-            self.jobs.stop(&job).await;
-            let names = bursts.ended(&job);
-            lines.extend(names.map(|names| Line::Burst(bursts.given_up(&names, now()))));
-        }
-        let has_servers = |(from, to): &&PairNames| {
-            self.servers.port(from).is_some() && self.servers.port(to).is_some()
-        };
-        let pairs: Vec<PairNames> = ready.iter().filter(has_servers).cloned().collect();
-        // Before all servers listen, rounds would lack pairs.
-        let due = if pairs.len() == ready.len() { bursts.due(&pairs, at) } else { vec![] };
-        for names in due {
-            let address = self.members.get(&names.1).and_then(|member| member.address);
-            let port = self.servers.port(&names.1);
-            let Some((address, port)) = address.zip(port) else { continue };
-            let job = bursts.test(&self.mesh, address, port, self.servers.key());
-            let id = self.jobs.start(&names.0, job, Purpose::Burst(names.clone())).await?;
-            bursts.started(id, names, at);
-        }
-        lines.iter().for_each(|line| self.line(line));
-        Ok(())
-    }
-
-    fn on_event(&mut self, job: &weir_fleet::JobId, event: Event) {
-        let Some(purpose) = self.jobs.purpose(job).cloned() else { return };
-        match purpose {
-            Purpose::Server(agent) => self.servers.on_event(&agent, job, &event),
-            Purpose::Burst(_) => {}
-            Purpose::Probe(names) => {
-                let Some(pair) = self.pairs.get_mut(&names) else { return };
-                let lines = pair.on_event(&names, job, &event, now());
-                pair.take_minutes().into_iter().for_each(|minute| self.store.minute(minute));
-                for (at, sum) in pair.take_seconds() {
-                    let Some(metrics) = &self.metrics else { continue };
-                    let cells = sum.round_trips().cells().map(|(_, high, count)| (high, count));
-                    let (from, to) = (names.0.as_str(), names.1.as_str());
-                    metrics.second((from, to), at, &sum.figures(), cells);
-                }
-                lines.iter().for_each(|line| self.line(line));
-            }
-        }
-    }
-
-    fn on_outcome(&mut self, outcome: Outcome) {
-        let Some(purpose) = self.jobs.ended(&outcome.id) else { return };
-        match purpose {
-            Purpose::Server(agent) => self.servers.ended(&agent, &outcome.id),
-            Purpose::Burst(names) => {
-                let Some(bursts) = &mut self.bursts else { return };
-                bursts.ended(&outcome.id);
-                let line = bursts.line(&names, &outcome, now());
-                self.line(&Line::Burst(line));
-            }
-            Purpose::Probe(names) => {
-                if let Some(pair) = self.pairs.get_mut(&names) {
-                    pair.ended(&names, &outcome, Instant::now());
-                }
-            }
-        }
-    }
-
-    /// Prints and stores an event.
-    fn line(&mut self, line: &Line) {
-        self.output.line(line);
-        self.store.event(line);
-        match (&self.metrics, line) {
-            (Some(metrics), Line::Agent(agent)) => metrics.agent(&agent.agent, agent.state),
-            (Some(metrics), Line::Burst(burst)) => metrics.burst(burst),
-            _ => {}
-        }
-    }
-
-    /// Stores what was measured of the current minutes.
-    fn finish_minutes(&mut self) {
-        for (names, pair) in &mut self.pairs {
-            pair.end_minute(names);
-            pair.take_minutes().into_iter().for_each(|minute| self.store.minute(minute));
-        }
-        self.store.flush(now() as u64);
-    }
-
-    fn draw(&mut self) {
-        self.metrics.iter().for_each(MeshMetrics::export);
-        let is_gone = |name: &AgentName| {
-            self.members.get(name).is_none_or(|member| member.state != AgentState::Connected)
-        };
-        self.output.draw(&self.mesh, &self.pairs, &is_gone, now());
-    }
 }
