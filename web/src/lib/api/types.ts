@@ -6506,6 +6506,12 @@ export interface components {
             /** @description The connections. */
             connection: components["schemas"]["Connection"][];
             /**
+             * Rate of control traffic
+             * @description Maximum rate of all control traffic of the test, 1k to 1G. Absent: 10 % of the rate of its flows, where each has one.
+             *     A test of few packets per second needs more for the other end's figures while it runs.
+             */
+            control_rate?: components["schemas"]["BitRate"] | null;
+            /**
              * @description Which ports carry data.
              * @default auto
              */
