@@ -31,22 +31,22 @@ impl Message {
     }
 
     fn uint(&mut self, field: u64, value: u64) {
-        self.varint(field << 3 | VARINT);
+        self.varint((field << 3) | VARINT);
         self.varint(value);
     }
 
     /// `sint32` and `sint64`.
     fn sint(&mut self, field: u64, value: i64) {
-        self.uint(field, (value << 1 ^ value >> 63) as u64);
+        self.uint(field, ((value << 1) ^ (value >> 63)) as u64);
     }
 
     fn double(&mut self, field: u64, value: f64) {
-        self.varint(field << 3 | FIXED64);
+        self.varint((field << 3) | FIXED64);
         self.0.extend(value.to_le_bytes());
     }
 
     fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.varint(field << 3 | BYTES);
+        self.varint((field << 3) | BYTES);
         self.varint(value.len() as u64);
         self.0.extend(value);
     }

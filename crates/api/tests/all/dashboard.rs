@@ -116,7 +116,9 @@ fn the_queries_of_the_dashboard_have_answers() {
     let mut metrics = MeshMetrics::new("lab");
     let address = metrics.serve("127.0.0.1:0".parse().unwrap(), vec![]).unwrap();
     let Some(prometheus) = Prometheus::start(name, address) else { return };
-    ["a", "b", "c"].map(|agent| metrics.agent(agent, AgentState::Connected));
+    for agent in ["a", "b", "c"] {
+        metrics.agent(agent, AgentState::Connected);
+    }
     for to in ["b", "c"] {
         metrics.burst(&BurstLine {
             from: "a".into(),

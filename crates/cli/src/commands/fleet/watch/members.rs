@@ -47,8 +47,8 @@ fn address_of(agent: &Agent, label: &str) -> Result<IpAddr, String> {
         return stated.parse().map_err(|_| format!("label {label}={stated} is not an IP address"));
     }
     let addresses = agent.facts.interfaces.iter().flat_map(|interface| &interface.addresses);
-    let addresses = addresses.filter_map(|address| address.split('/').next()?.parse().ok());
-    addresses.into_iter().find(is_global).ok_or_else(|| {
+    let mut addresses = addresses.filter_map(|address| address.split('/').next()?.parse().ok());
+    addresses.find(is_global).ok_or_else(|| {
         format!("no global address on its interfaces; state one with the label {label}=ADDRESS")
     })
 }

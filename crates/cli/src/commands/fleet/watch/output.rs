@@ -58,7 +58,6 @@ impl Output {
     pub(super) fn line(&mut self, line: &Line) {
         let is_event = !matches!(line, Line::Second(_) | Line::Start(_));
         match &mut self.form {
-            // A line has no keys but strings.
             Form::Json => {
                 let text = to_line(line).unwrap_or_default();
                 self.sink.raw(&(text + "\n"));
