@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(watches.events("m", 6, 10).unwrap(), [burst(7)]);
         // Old rows go, and a minute is stored once.
         let again = Minute { figures: PairFigures::default(), ..minute("a", "c", 60) };
-        watches.add("m", &[again.clone()], &[], KEPT_SECONDS + 60).unwrap();
+        watches.add("m", std::slice::from_ref(&again), &[], KEPT_SECONDS + 60).unwrap();
         assert_eq!(watches.latest("m").unwrap(), [rows[1].clone(), again]);
         assert!(watches.events("m", 0, 10).unwrap().is_empty());
     }

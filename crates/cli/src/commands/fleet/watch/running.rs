@@ -1,7 +1,7 @@
 //! A running watch: it follows the list of agents, starts what is missing, and turns events of jobs into lines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use weir_fleet::{Agent, AgentName, JobId, Outcome, Selector};
 use weir_jobs::Event;
