@@ -231,6 +231,7 @@ impl RemoteHosts for FleetHosts {
             start_at_unix_ns,
             longest_seconds: LONGEST_SECONDS,
             hold: lock(&self.campaign).hold_of(&held.name).cloned(),
+            without_record: false,
             work: Work::Job(Box::new(job)),
         };
         let (sender, events) = mpsc::channel();

@@ -85,6 +85,7 @@ async fn tests(
             start_at_unix_ns: None,
             longest_seconds: args.longest_seconds(),
             hold: campaign.hold_of(agent).cloned(),
+            without_record: false,
             work: Work::Job(Box::new(job.clone())),
         };
         let (ready, id) = (ready.clone(), id.clone());

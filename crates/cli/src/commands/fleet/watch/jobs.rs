@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use weir_fleet::{
     AgentName, Controller, HOST_RESOURCE, JobId, PROBES_RESOURCE, Resource, Submission, Submitted,
+    Work,
 };
 use weir_jobs::{Event, Job};
 use weir_model::Refusal;
@@ -95,7 +96,8 @@ impl Jobs {
             start_at_unix_ns: None,
             longest_seconds: longest.as_secs(),
             without_record: !matches!(purpose, Purpose::Burst(_)),
-            job,
+            hold: None,
+            work: Work::Job(Box::new(job)),
         };
         let mut arriving = self.controller.events(agent, &id).await.map_err(refused)?;
         let submitted = self.controller.submit(agent, &submission).await.map_err(refused)?;
