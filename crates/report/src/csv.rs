@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use serde::Serialize;
-use weir_model::csv::{each_cell, flow_columns, interval_columns, text_cell};
+use weir_model::csv::{each_cell, flow_columns, interval_columns, names_of, text_cell};
 use weir_model::plan::Direction;
 use weir_model::record::{Interval, Record};
 
@@ -31,7 +31,7 @@ const FIRST: [&str; 9] = [
 /// The columns in their order: those of every row, those of intervals, then those of final rows only.
 static CSV_COLUMNS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut out: Vec<String> = FIRST.iter().map(ToString::to_string).collect();
-    for column in interval_columns().into_iter().chain(flow_columns()) {
+    for column in names_of(&[interval_columns(), flow_columns()].concat()) {
         if !out.contains(&column) {
             out.push(column);
         }

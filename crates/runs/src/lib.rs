@@ -64,6 +64,9 @@ pub use row::RunRow;
 pub use search::{Filter, RunKind};
 pub use setup::SetupDifference;
 pub use store::Store;
-pub use tables::{TABLE_FILES, Tables, table_columns};
+pub use tables::{
+    RowSink, TABLE_FILES, Tables, table_columns, write_flows, write_histograms, write_intervals,
+    write_run,
+};
 pub use time::{Edge, moment_of, new_run_id, rfc3339, unix_ms_of};
 pub use watches::Watches;

@@ -175,6 +175,24 @@ impl Store {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
+    /// Sorts ids of runs by their start, those without a known start first, and removes repeated ones.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn in_order_of_start(&self, ids: &[String]) -> Result<Vec<String>, StoreError> {
+        let fail = self.fail("list runs");
+        let sql = "SELECT started_unix_ms FROM runs WHERE id = ?";
+        let mut statement = self.connection.prepare(sql).map_err(&fail)?;
+        let mut started = Vec::with_capacity(ids.len());
+        for id in ids {
+            let at: Option<i64> = statement.query_row([id], |row| row.get(0)).map_err(&fail)?;
+            started.push((at, id.clone()));
+        }
+        started.sort();
+        started.dedup();
+        Ok(started.into_iter().map(|(_, id)| id).collect())
+    }
+
     /// SQLite's query plan of a list, for tests of indexes.
     #[doc(hidden)]
     pub fn plan_of_list_for_test(&self, filter: &Filter) -> Result<Vec<String>, StoreError> {

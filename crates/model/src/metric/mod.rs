@@ -65,6 +65,25 @@ pub enum Group {
     Run,
 }
 
+impl Group {
+    /// Its name in the metadata of metrics and in the directories of `weir runs export --parquet`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Volume => "volume",
+            Group::Packets => "packets",
+            Group::Bursts => "bursts",
+            Group::Delay => "delay",
+            Group::Variation => "variation",
+            Group::Tcp => "tcp",
+            Group::Voice => "voice",
+            Group::Pacing => "pacing",
+            Group::Transactions => "transactions",
+            Group::Run => "run",
+        }
+    }
+}
+
 /// The end of a flow that measures a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -304,6 +323,15 @@ impl Definition {
             Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::TransactionsPerSecond
         )
     }
+}
+
+/// The metric whose value in an interval is this field, as `end` measures it; absent for fields that are no metric.
+#[must_use]
+pub fn metric_of_interval_field(field: &str, end: End) -> Option<&'static Definition> {
+    METRICS.iter().find(|m| {
+        let is_field = m.interval.as_ref().is_some_and(|i| i.field == field);
+        is_field && (m.end == end || m.end == End::Both)
+    })
 }
 
 /// Whether `end` fills this field of an interval.

@@ -36,6 +36,15 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Its name in plans and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Forward => "forward",
+            Direction::Reverse => "reverse",
+        }
+    }
+
     /// The other direction.
     #[must_use]
     pub fn opposite(self) -> Direction {
@@ -48,10 +57,7 @@ impl Direction {
 
 impl std::fmt::Display for Direction {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(match self {
-            Direction::Forward => "forward",
-            Direction::Reverse => "reverse",
-        })
+        f.pad(self.name())
     }
 }
 

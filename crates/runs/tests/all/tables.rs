@@ -97,6 +97,21 @@ fn every_run_flow_interval_and_cell_has_its_row() {
     assert!(low <= 0.05 && 0.05 <= high && high - low < 0.05 / 1000.0);
 }
 
+/// Parts of a flow and of a record that few tests have are in their rows too.
+#[test]
+fn rare_parts_have_cells() {
+    let mut record: Record = serde_json::from_str(UDP).unwrap();
+    record.plan.title = None;
+    record.flows[0].transactions =
+        serde_json::from_value(serde_json::json!({ "completed": 41 })).unwrap();
+    record.flows[0].host = Some("198.18.0.2".into());
+    record.data_source = serde_json::from_value(serde_json::json!({ "bytes": 43 })).unwrap();
+    let ([runs, flows, ..], _) = tables(&[record], &[]);
+    let (text, flows) = (rows(&runs)[0].clone(), rows(&flows)[0].clone());
+    assert_eq!(text["data_source_bytes"], "43");
+    assert_eq!((flows["transactions_completed"], flows["flow_host"]), ("41", "198.18.0.2"));
+}
+
 #[test]
 fn odd_cells_are_quoted() {
     let mut record: Record = serde_json::from_str(UDP).unwrap();
@@ -119,7 +134,7 @@ fn documented_columns_are_current() {
         // The list ends with the first empty line.
         let after = &rest[rest.find("\n\n").unwrap()..];
         let columns: Vec<String> =
-            table_columns(file).iter().map(|column| format!("`{column}`")).collect();
+            table_columns(file).iter().map(|column| format!("`{}`", column.name)).collect();
         now = format!("{before}{mark}{}{after}", columns.join(",\n"));
     }
     if std::env::var_os("WEIR_BLESS").is_some() {
