@@ -9,6 +9,8 @@ PYTHON ?= python3
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
+# What the distribution has and other builds lack. Lints and tests have it throughout, so that nothing is compiled twice.
+WITH := --features weir/parquet
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
@@ -36,11 +38,12 @@ web: ## the page, into web/dist (Node 20.19 or newer)
 # leave the processors to what compiles and counts.
 test: ## formatting, lints, layers, the check for Windows, every test
 	@scripts/ensure.sh test
+	@scripts/ensure.sh parquet || true
 	@scripts/page.sh --if-here
 	$(MAKE) --no-print-directory lint
-	$(CARGO) test --workspace --locked --no-run
+	$(CARGO) test --workspace $(WITH) --locked --no-run
 	$(PYTHON) scripts/together.py $(MAKE) --no-print-directory compiled -- \
-	    $(PYTHON) scripts/tests.py $(CARGO) test --workspace --locked --no-fail-fast
+	    $(PYTHON) scripts/tests.py $(CARGO) test --workspace $(WITH) --locked --no-fail-fast
 	@WEIR=$(TARGET_DIR)/debug/weir scripts/page.sh --if-here --test
 
 .PHONY: compiled
@@ -63,7 +66,7 @@ lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches/recheck --pattern 'test_*.py' --quiet
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace $(WITH) --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check; else echo 'licences not checked: cargo-deny is not installed'; fi
 
 # -O2, no -march: the limits are compared with a program built the same way.
@@ -109,7 +112,7 @@ install: build ## program, man pages, documents, systemd unit under DESTDIR/PREF
 dist: ## dist/weir-VERSION-TARGET.tar.gz, stripped
 	@scripts/ensure.sh demo
 	@scripts/page.sh --if-here
-	$(CARGO) build --profile dist --locked -p weir
+	$(CARGO) build --profile dist $(WITH) --locked -p weir
 	scripts/dist.sh $(TARGET_DIR)/dist/weir
 
 clean: ## what was built; benchruns/ stays

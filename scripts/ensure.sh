@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what a bare Debian 12 with Rust, Node and Python lacks for one purpose; does nothing when all is there.
 #
-#   scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web
+#   scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web|parquet
 #
 # As root it installs; as anyone else it prints the one command to run. Exit: 0 all there, 2 usage,
 # 4 something is missing and can't be installed from here.
@@ -31,9 +31,26 @@ if [ "$purpose" = web ]; then
     exit 0
 fi
 
+# DuckDB, which reads the Parquet files of a test. Debian has no package of it; pip installs it where the network has it.
+if [ "$purpose" = parquet ]; then
+    duckdb=2.0.1
+    tools=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/tools
+    mkdir -p "$tools" && tools=$(cd "$tools" && pwd)
+    [ "$("$tools/duckdb/bin/python" -c 'import duckdb; print(duckdb.__version__)' 2>/dev/null)" = "$duckdb" ] && exit 0
+    rm -rf "$tools/duckdb"
+    for python in python3 /usr/bin/python3; do
+        if "$python" -m venv "$tools/duckdb" >/dev/null 2>&1 && "$tools/duckdb/bin/pip" install --quiet --disable-pip-version-check "duckdb==$duckdb" >&2; then
+            exit 0
+        fi
+        rm -rf "$tools/duckdb"
+    done
+    echo "the tests that query Parquet files are skipped: DuckDB $duckdb could not be installed (it needs Python's venv and pip)" >&2
+    exit 4
+fi
+
 # What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
 demo=(cc:gcc cc:libc6-dev)
-test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14 openssl:openssl)
+test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg tshark:tshark libpcap:libpcap0.8 nft:nftables ethtool:ethtool python3:python3 venv:python3-venv jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium clang-14:clang-14 llvm-objcopy-14:llvm-14 openssl:openssl)
 bench=("${demo[@]}" ip:iproute2 ethtool:ethtool ping:iputils-ping taskset:util-linux python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf tcpreplay:tcpreplay)
 fuzz=("${demo[@]}" c++:g++)
 guest=("${demo[@]}" ip:iproute2 tc:iproute2 python3:python3 strip:binutils qemu-system-x86_64:qemu-system-x86)
@@ -47,7 +64,7 @@ fuzz) wanted=("${fuzz[@]}") ;;
 guest) wanted=("${guest[@]}") ;;
 windows) wanted=("${windows[@]}") ;;
 *)
-    echo "usage: scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web (given: ${purpose:-nothing})" >&2
+    echo "usage: scripts/ensure.sh demo|test|fleet|bench|fuzz|guest|windows|web|parquet (given: ${purpose:-nothing})" >&2
     exit 2
     ;;
 esac
@@ -60,6 +77,7 @@ have() {
     cc) compiler_works ;;
     # Another Python may come first in PATH; Debian's package is for Debian's.
     jsonschema) python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null ;;
+    venv) python3 -c 'import ensurepip' 2>/dev/null || /usr/bin/python3 -c 'import ensurepip' 2>/dev/null ;;
     libpcap) python3 -c 'import ctypes; ctypes.CDLL("libpcap.so.0.8")' 2>/dev/null ;;
     rust-src) [ -e /usr/lib/rustlib/src/rust/library/Cargo.lock ] ;;
     *) path=$(type -P "$1") && [ -x "$path" ] ;;

@@ -18,7 +18,10 @@ def needed(manifest):
     for table in tables:
         for kind in ("dependencies", "build-dependencies"):
             for name, value in table.get(kind, {}).items():
-                found.add(value.get("package", name) if isinstance(value, dict) else name)
+                details = value if isinstance(value, dict) else {}
+                # A feature of the workspace, which fuzzing does not enable.
+                if not details.get("optional", False):
+                    found.add(details.get("package", name))
     return found
 
 

@@ -8,7 +8,7 @@
 //! - [`Filter`], [`Condition`] and [`RunRow`]: the query and the rows of a list.
 //! - [`diff()`] of two [`Side`]s: differences of figures between runs, and whether chance explains them.
 //! - [`Watches`]: figures of continuous measurement, in a file of their own.
-//! - [`Tables`]: runs as tidy tables for statistics programs.
+//! - [`Tables`]: runs as tidy tables for statistics programs; as Parquet files with the feature `parquet`.
 //! - [`new_run_id`]: an id that sorts by time and can be typed.
 //! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.
 //!
@@ -36,6 +36,8 @@ mod import;
 mod labels;
 mod layout;
 mod parameters;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod plan_hash;
 pub mod retention;
 mod row;
@@ -59,6 +61,8 @@ pub use diff::{
 pub use error::StoreError;
 pub use experiments::Experiments;
 pub use import::{Imported, MAX_RECORD_BYTES};
+#[cfg(feature = "parquet")]
+pub use parquet::{ParquetExport, ParquetSummary, group_columns, groups};
 pub use plan_hash::plan_sha256;
 pub use row::RunRow;
 pub use search::{Filter, RunKind};

@@ -41,6 +41,8 @@ mod lab;
 mod live_view;
 mod netperf;
 mod outside;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod peers;
 mod published;
 mod refusals;

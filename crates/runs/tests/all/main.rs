@@ -3,6 +3,8 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod diff;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod search;
 mod store;
 mod tables;

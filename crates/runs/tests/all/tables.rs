@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use weir_model::record::{Histogram, Record};
 use weir_runs::{TABLE_FILES, Tables, table_columns};
@@ -122,9 +123,13 @@ fn odd_cells_are_quoted() {
     assert!(runs.contains(",\"a,\"\"b\"\"\n=c\","), "{runs}");
 }
 
+/// Locked by the tests that rewrite docs/formats.md with `WEIR_BLESS=1`.
+pub(crate) static PAGE: Mutex<()> = Mutex::new(());
+
 /// docs/formats.md lists the actual columns. `WEIR_BLESS=1` rewrites the lists.
 #[test]
 fn documented_columns_are_current() {
+    let _page = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mut now = page.clone();

@@ -34,6 +34,27 @@ pub(crate) enum RunsError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file or directory of `--parquet`.
+    #[error("--parquet: {operation} {}: {source}", path.display())]
+    #[cfg(feature = "parquet")]
+    Parquet {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// `--parquet` in a build that can't write it.
+    #[error(
+        "--parquet: {}: not available in this build; accepted: a released build, or one by cargo build -p weir --features parquet",
+        directory.display()
+    )]
+    #[cfg(not(feature = "parquet"))]
+    NoParquet {
+        /// The directory that was given.
+        directory: PathBuf,
+    },
     /// Nothing is stored yet.
     #[error("no run '{selector}': no run is stored in {} yet", path.display())]
     Nothing {
@@ -110,6 +131,12 @@ impl RunsError {
                 ..Refusal::from(error)
             },
             RunsError::File { path: file, .. } => of("file", None, path(file)),
+            #[cfg(feature = "parquet")]
+            RunsError::Parquet { path: file, .. } => of("file", Some("--parquet"), path(file)),
+            #[cfg(not(feature = "parquet"))]
+            RunsError::NoParquet { directory } => {
+                of("not-available", Some("--parquet"), path(directory))
+            }
             RunsError::Nothing { selector, .. } => {
                 of("not-found", Some("RUN"), Some(selector.clone()))
             }
@@ -164,6 +191,10 @@ impl RunsError {
             | RunsError::NoPackets { .. }
             | RunsError::BothSides { .. } => 2,
             RunsError::File { source, .. } => file_exit_code(source.kind()),
+            #[cfg(feature = "parquet")]
+            RunsError::Parquet { source, .. } => file_exit_code(source.kind()),
+            #[cfg(not(feature = "parquet"))]
+            RunsError::NoParquet { .. } => 4,
             RunsError::Store(e) => match e {
                 StoreError::NotFound { .. }
                 | StoreError::Ambiguous { .. }

@@ -13,6 +13,7 @@ use weir_report::CsvWriter;
 use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
 use super::ditg;
+use super::parquet;
 use super::search::SearchArgs;
 use super::{RunsError, existing};
 use crate::files;
@@ -60,6 +61,11 @@ pub(super) struct ExportArgs {
     /// histograms.csv, joined by run_id and flow_id.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "output"])]
     tables: Option<PathBuf>,
+    /// Write Parquet files into this directory (created if missing), for DuckDB, Spark and pandas: group=GROUP/day=YYYY-MM-DD/weir.parquet,
+    /// where GROUP is runs, flows, histograms or a group of metrics of intervals. The files of the days on which the runs started
+    /// are replaced, so select whole days; other days stay.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "output", "tables", "packet_log"])]
+    parquet: Option<PathBuf>,
 }
 
 pub(super) fn run(
@@ -94,6 +100,9 @@ pub(super) fn run(
             writeln!(err, "{left_out} unreadable histograms are omitted")?;
         }
         return Ok(());
+    }
+    if let Some(directory) = &args.parquet {
+        return parquet::write(&store, &ids, directory, err);
     }
     match &args.output {
         None => write_runs(&store, &ids, &args.format, log, out),

@@ -6,6 +6,8 @@ mod error;
 mod export;
 mod import;
 mod list;
+#[cfg_attr(not(feature = "parquet"), path = "parquet_absent.rs")]
+mod parquet;
 mod search;
 #[cfg(test)]
 mod tests;

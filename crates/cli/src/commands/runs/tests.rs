@@ -207,6 +207,56 @@ fn exports_accept_search_flags() {
     assert_eq!(error.exit_code(), 2);
 }
 
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_files_are_written_by_group_and_day() {
+    let dir = filled();
+    let dir = dir.path();
+    let results = dir.join("new/results");
+    let name = results.to_str().unwrap();
+    let (code, out, err) = weir(dir, &["export", "--all", "--parquet", name]);
+    assert_eq!((code.unwrap(), out.as_str()), (0, ""));
+    assert_eq!(err, format!("2 runs of 1 day in {name}\n"));
+    for group in weir_runs::groups() {
+        let file = results.join(format!("group={group}/day=2026-11-21/weir.parquet"));
+        assert!(std::fs::read(&file).unwrap().starts_with(b"PAR1"), "{group}");
+    }
+    let file = results.join("group=runs/day=2026-11-21/weir.parquet");
+    let size = || file.metadata().unwrap().len();
+    let both = size();
+    // Runs are written once, in the order of their starts, however they are named.
+    weir(dir, &["export", "last", "last~1", "last", "--parquet", name]).0.unwrap();
+    assert_eq!(size(), both);
+    // The same selection as of other exports; the day is replaced.
+    weir(dir, &["export", "--where", "status=complete", "--parquet", name]).0.unwrap();
+    assert!(size() < both);
+    let error = weir(dir, &["export", "nothing", "--parquet", name]).0.unwrap_err();
+    assert_eq!((error.exit_code(), error.refusal().field.as_deref()), (2, Some("RUN")));
+    let blocked = file.to_str().unwrap();
+    let error = weir(dir, &["export", "--all", "--parquet", blocked]).0.unwrap_err();
+    let refusal = error.refusal();
+    assert_eq!((error.exit_code(), refusal.code.as_str()), (2, "file"));
+    let where_from = (refusal.field.as_deref(), refusal.given.as_deref());
+    assert_eq!(where_from, (Some("--parquet"), Some(blocked)));
+    for other in [&["--tables", "x"][..], &["-o", "x"], &["--format", "csv"]] {
+        let words = [&["runs", "export", "--all", "--parquet", "x"], other].concat();
+        assert!(Cli::try_parse_from(words).is_err(), "{other:?}");
+    }
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_is_refused_by_a_build_without_it() {
+    let dir = filled();
+    let results = dir.path().join("results");
+    let name = results.to_str().unwrap();
+    let error = weir(dir.path(), &["export", "--all", "--parquet", name]).0.unwrap_err();
+    let refusal = error.refusal();
+    assert_eq!((error.exit_code(), refusal.code.as_str()), (4, "not-available"));
+    assert_eq!(refusal.field.as_deref(), Some("--parquet"));
+    assert!(!results.exists());
+}
+
 #[test]
 fn runs_are_compared() {
     let dir = filled();

@@ -1,0 +1,7 @@
+//! Results as Parquet files.
+
+mod documented;
+mod duckdb;
+mod partitions;
+mod tables;
+mod ten_million;
