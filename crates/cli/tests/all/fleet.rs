@@ -253,7 +253,7 @@ fn a_scenario_runs_at_agents_that_it_names() {
         let words = [&["fleet"], &words[..1], &nats, &words[1..]].concat();
         let output = weir(directory.path(), &words);
         let json = match output.status.code() {
-            Some(2 | 3 | 4) => serde_json::to_value(refusal(&output)).unwrap(),
+            Some(2..=4) => serde_json::to_value(refusal(&output)).unwrap(),
             _ => serde_json::from_slice(&output.stdout).unwrap_or_default(),
         };
         (output.status.code(), json)

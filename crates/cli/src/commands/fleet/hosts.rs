@@ -117,9 +117,9 @@ impl FleetHosts {
         }))
     }
 
-    fn next_id(&self) -> Result<JobId, Refusal> {
+    fn next_id(&self) -> Result<JobId, Box<Refusal>> {
         let n = self.jobs.fetch_add(1, Ordering::Relaxed);
-        format!("{}-j{n}", self.number).parse()
+        format!("{}-j{n}", self.number).parse().map_err(Box::new)
     }
 }
 
@@ -218,7 +218,7 @@ impl RemoteHosts for FleetHosts {
     fn start(&self, agent: &str, mut job: Job) -> Result<Box<dyn RunningJob>, Box<Refusal>> {
         let held = self.agents.get(agent).ok_or_else(|| unknown(agent))?;
         let handle = self.runtime.handle.clone();
-        let id = self.next_id().map_err(Box::new)?;
+        let id = self.next_id()?;
         let mut start_at_unix_ns = None;
         let mut is_kept = false;
         if let Job::Test(test) = &mut job {
