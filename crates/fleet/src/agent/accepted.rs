@@ -1,7 +1,8 @@
 //! Which jobs an agent runs: none that names a file or a socket of its host, and none that runs commands.
 
-use weir_jobs::{Job, KeySource};
+use weir_jobs::{Job, KeySource, TestJob};
 use weir_model::Refusal;
+use weir_model::names::UNIX;
 
 /// The kinds of jobs that an agent runs.
 const KINDS: &str = "test, serve, emulator, doctor or calibrate";
@@ -23,6 +24,7 @@ pub(super) fn accepted(job: Job) -> Result<Job, Box<Refusal>> {
             ("fetch", test.fetch.is_some()),
             ("hmac_key_file", test.hmac_key_file.is_some()),
             ("key", names_file(&test.key)),
+            ("host", names_socket(test)),
         ],
         Job::Serve(serve) => vec![
             ("unix", serve.unix.is_some()),
@@ -43,6 +45,13 @@ pub(super) fn accepted(job: Job) -> Result<Job, Box<Refusal>> {
     }
 }
 
+/// Whether a server of a test is a Unix socket of the agent's host.
+fn names_socket(test: &TestJob) -> bool {
+    let of_connections = test.plan.connections.iter().map(|connection| &connection.host);
+    let mut hosts = of_connections.chain([&test.host, &test.plan.host]).flatten();
+    hosts.any(|host| host.starts_with(UNIX))
+}
+
 fn names_file(key: &KeySource) -> bool {
     key.key_file.is_some() || key.passphrase_file.is_some()
 }
@@ -57,6 +66,12 @@ mod tests {
         for (job, field) in [
             (r#"{"job":"test","host":"a"}"#, None),
             (r#"{"job":"test","host":"a","key":{"key":"x"}}"#, None),
+            (r#"{"job":"test","host":"unix:/run/x"}"#, Some("host")),
+            (r#"{"job":"test","plan":{"host":"unix:/run/x"}}"#, Some("host")),
+            (
+                r#"{"job":"test","host":"a","plan":{"connection":[{"host":"unix:/x"}]}}"#,
+                Some("host"),
+            ),
             (r#"{"job":"serve","port":5000}"#, None),
             (r#"{"job":"doctor"}"#, None),
             (r#"{"job":"calibrate"}"#, None),

@@ -40,6 +40,8 @@ pub(crate) const STOPPED: &str = "0";
 const RENEWALS_OF_SEEN: u32 = 2;
 /// A job that was started this many times without an outcome is given up: the agent may end because of it.
 const MOST_STARTS: u64 = 5;
+/// Longest time for which a hold stays without being renewed, s.
+const LONGEST_LAPSE_SECONDS: u64 = 3600;
 /// Between two looks at whether holds were renewed.
 const LOOK_AT_HOLDS: Duration = Duration::from_secs(1);
 /// For jobs that an earlier process of the agent had, beyond the time after which they are delivered again.
@@ -275,7 +277,7 @@ impl Agent {
         let job = match &submission.work {
             Work::Job(job) => (**job).clone(),
             Work::Hold { lapse_seconds } => {
-                let lapse = Duration::from_secs(*lapse_seconds);
+                let lapse = Duration::from_secs((*lapse_seconds).min(LONGEST_LAPSE_SECONDS));
                 let until = Instant::now() + lapse;
                 let since_unix_ns = self.options.clock.realtime_ns();
                 let task = Task::Hold { lapse, until, since_unix_ns };

@@ -15,6 +15,8 @@ use super::accepted::accepted;
 use crate::document::{Outcome, Submission};
 use crate::names::AgentName;
 
+/// Longest time for which a job runs, s: a year.
+const LONGEST_SECONDS: u64 = 365 * 24 * 3600;
 /// For a job to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two looks at what it is asked to do.
@@ -72,7 +74,7 @@ fn run(
     events: &mpsc::Sender<Event>,
     commands: &threads::Receiver<Command>,
 ) -> Outcome {
-    let longest = Duration::from_secs(submission.longest_seconds);
+    let longest = Duration::from_secs(submission.longest_seconds.min(LONGEST_SECONDS));
     let kind = job.kind();
     let without_record = submission.without_record;
     let mut outcome = Outcome {

@@ -54,7 +54,9 @@ impl Queues {
     }
 
     fn is_busy(&self, resource: &Resource) -> bool {
-        let takes = |entry: &Entry| entry.hold.is_none() && entry.resource == *resource;
+        // What runs under a hold that has ended still takes the resource until it has stopped.
+        let is_beside = |entry: &Entry| entry.hold.as_ref().is_some_and(|hold| self.is_held(hold));
+        let takes = |entry: &Entry| entry.resource == *resource && !is_beside(entry);
         Self::is_exclusive(resource) && self.running.values().any(takes)
     }
 

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::names::{AgentName, JOBS, facts, jobs_of, subject_of_key};
 
 /// Most jobs that wait or run at an agent; the rest waits in the stream.
-const MOST_JOBS: i64 = 256;
+const MOST_JOBS: i64 = 16_384;
 /// Before another attempt at what failed.
 const PAUSE: Duration = Duration::from_secs(2);
 

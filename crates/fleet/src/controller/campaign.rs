@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 use weir_jobs::Event;
+use weir_model::Refusal;
 
 use super::{Controller, Submitted};
 use crate::document::{Request, Submission, Work};
@@ -73,6 +74,7 @@ impl Campaign {
                 without_record: false,
                 work: Work::Hold { lapse_seconds: self.lapse.as_secs().max(1) },
             };
+            let mut outcomes = self.controller.outcomes_of(&[(agent.clone(), id.clone())]).await?;
             let place = self.controller.submit(agent, &submission).await?;
             let hold = Hold { agent: agent.clone(), job: id.clone(), place, renewing: None };
             self.holds.push(hold);
@@ -80,8 +82,19 @@ impl Campaign {
                 waits(agent, place.before);
             }
             loop {
-                if let Ok(Some(Event::Ready(_))) = timeout(ASK, events.next()).await {
-                    break;
+                tokio::select! {
+                    event = timeout(ASK, events.next()) => match event {
+                        Ok(Some(Event::Ready(_))) => break,
+                        Ok(None) => tokio::time::sleep(ASK).await,
+                        _ => {}
+                    },
+                    // It was stopped, or the agent refused it.
+                    outcome = outcomes.next() => {
+                        let error = outcome?.error.unwrap_or_else(|| {
+                            Refusal::new("hold", format!("the hold of agent {agent} was ended"), 3)
+                        });
+                        return Err(error.into());
+                    }
                 }
                 // An agent that does not answer now may come back.
                 let Ok(state) = self.controller.state(agent).await else { continue };
@@ -107,9 +120,10 @@ impl Campaign {
     /// lapses.
     pub async fn release(&mut self) {
         for hold in std::mem::take(&mut self.holds) {
-            let is_asked = self.controller.stop(&hold.agent, &hold.job).await.is_ok();
-            if hold.renewing.is_none() && !is_asked {
-                // It waits at an agent that is gone.
+            // Without an answer it lapses.
+            let _ = self.controller.stop(&hold.agent, &hold.job).await;
+            if hold.renewing.is_none() {
+                // It may not have been delivered yet.
                 let _ = self.controller.withdraw(&hold.place).await;
             }
         }

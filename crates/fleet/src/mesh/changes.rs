@@ -72,14 +72,14 @@ impl ChangeDetector {
     /// Adds a second, by its number since any fixed time; returns the changes that it shows. Seconds arrive in order.
     pub fn add(&mut self, second: u64, sum: &PairSum) -> Vec<Change> {
         self.seconds.push_back((second, sum.clone()));
-        if !(second + 1).is_multiple_of((self.window / STEPS).max(1)) {
+        if !second.saturating_add(1).is_multiple_of((self.window / STEPS).max(1)) {
             return vec![];
         }
-        let start = (second + 1).saturating_sub(2 * self.window);
+        let start = second.saturating_add(1).saturating_sub(2 * self.window);
         while self.seconds.front().is_some_and(|(at, _)| *at < start) {
             self.seconds.pop_front();
         }
-        let middle = (second + 1).saturating_sub(self.window);
+        let middle = second.saturating_add(1).saturating_sub(self.window);
         let figures = [ChangedFigure::RoundTrip, ChangedFigure::Loss];
         let mut found = vec![];
         for (place, figure) in figures.into_iter().enumerate() {

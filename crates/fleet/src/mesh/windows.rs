@@ -62,7 +62,7 @@ impl Windows {
 impl Window {
     /// Removes parts that start before the window that ends with `second`.
     fn expire(&mut self, second: u64) {
-        let start = (second + 1).saturating_sub(self.seconds);
+        let start = second.saturating_add(1).saturating_sub(self.seconds);
         while self.parts.front().is_some_and(|(number, _)| number * self.part < start) {
             self.parts.pop_front();
         }

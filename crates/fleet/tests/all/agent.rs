@@ -62,7 +62,11 @@ async fn jobs_of_a_resource_run_one_after_the_other() {
     else {
         return;
     };
-    let _agent = Agent::start(&server, "a", script(&directory, &logging(&directory, "0.3")));
+    // Each waits until the file is there, so that the first one still runs when the last one was submitted.
+    let go = directory.join("go");
+    let body = logging(&directory, "0.1; until [ -e 'GO' ]; do sleep 0.05; done");
+    let body = body.replace("GO", &go.display().to_string());
+    let _agent = Agent::start(&server, "a", script(&directory, &body));
     let name = "a".parse().unwrap();
     let mut events = controller.events(&name, &"1".parse().unwrap()).await.unwrap();
     let mut before = vec![];
@@ -76,6 +80,8 @@ async fn jobs_of_a_resource_run_one_after_the_other() {
     // The same job once more.
     controller.submit(&name, &job("3")).await.unwrap();
 
+    until(|| log(&directory).iter().any(|line| line == "begin 4")).await;
+    std::fs::write(&go, "").unwrap();
     let event = tokio::time::timeout(LIMIT, events.next()).await.unwrap().unwrap();
     assert!(matches!(event, Event::Progress(_)));
     let outcomes = outcomes(&controller, "a", &["1", "2", "3", "4"]).await;

@@ -237,7 +237,12 @@ pub(crate) fn options(
         },
         clock_bound_ns: Box::new(|| None),
         outbox,
-        program: Box::new(move || Command::new(&program)),
+        // Executed by name, a script that another test's fork has open for writing would fail with ETXTBSY.
+        program: Box::new(move || {
+            let mut command = Command::new("/bin/bash");
+            command.arg(&program);
+            command
+        }),
         notice: Arc::new(|code, text| eprintln!("{code}: {text}")),
         clock: Clock::System,
         timing: QUICK,
