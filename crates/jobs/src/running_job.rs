@@ -7,7 +7,7 @@ use weir_model::Refusal;
 use crate::{Command, Event, Job, NoEvent};
 
 /// Timeout until a job is ready.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 
 /// A running job: a process of this host, or a job that an agent of a fleet runs. It is stopped when this is dropped.
 pub trait RunningJob: Send {

@@ -43,8 +43,12 @@ impl Emulator {
         match &self.control {
             Control::Socket(socket, _) => set(socket, to),
             Control::Remote(job) => {
+                let mut job = lock(job);
+                if job.has_ended() {
+                    return Err(ScenarioError::program("emulator", "it has ended"));
+                }
                 let impairment = Box::new(to.clone());
-                lock(job).command(&Command::Set { impairment });
+                job.command(&Command::Set { impairment });
                 Ok(())
             }
         }

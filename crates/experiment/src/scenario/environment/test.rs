@@ -119,7 +119,11 @@ impl Environment<'_> {
         progress: &dyn Fn(Progress),
     ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
-        let target = self.target(job.to.as_deref(), &job.plan)?;
+        // The others of its group must not wait for it.
+        let gives_up = |_: &ScenarioError| {
+            job.gate.iter().for_each(|gate| gate.arrive((self.options.monotonic_ns)()));
+        };
+        let target = self.target(job.to.as_deref(), &job.plan).inspect_err(gives_up)?;
         let is_remote = job.from.as_deref().is_some_and(|from| self.remote_of(from).is_some());
         let emulator = self.emulator_of_test(job.from.as_deref(), job.to.as_deref());
         let emulator = emulator.filter(|_| !is_remote);
@@ -141,9 +145,7 @@ impl Environment<'_> {
             ..TestJob::default()
         };
         let test = weir_jobs::Job::Test(Box::new(test));
-        let mut running = self.start(job.from.as_deref(), test, &what).inspect_err(|_| {
-            job.gate.iter().for_each(|gate| gate.arrive((self.options.monotonic_ns)()));
-        })?;
+        let mut running = self.start(job.from.as_deref(), test, &what).inspect_err(gives_up)?;
         let (mut has_arrived, mut has_started) = (job.gate.is_none(), false);
         let mut record: Option<Box<Record>> = None;
         let mut refusal: Option<Refusal> = None;
