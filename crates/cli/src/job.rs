@@ -190,5 +190,12 @@ pub(crate) fn report(event: &Event, text: &str) {
         ErrorForm::Json | ErrorForm::Stream => event.to_line().ok(),
     };
     // Unlike `eprintln!`, this does not panic when stderr is closed.
-    let _ = writeln!(stderr(), "{}", line.as_deref().map_or(text, str::trim_end));
+    let text = clean_lines(text);
+    let _ = writeln!(stderr(), "{}", line.as_deref().map_or(&*text, str::trim_end));
+}
+
+/// A text whose lines control no terminal: parts of it may come from other hosts.
+fn clean_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(weir_report::clean).collect();
+    lines.join("\n")
 }

@@ -90,9 +90,10 @@ mod tests {
     /// Every possible axis of a sweep is the field of a flag, except the fields in `WITHOUT`.
     #[test]
     fn every_axis_of_a_plan_has_its_flags() {
-        // The server is an argument; an axis replaces it. The port of a group is a part of --multicast.
+        // The server is an argument; an axis replaces it. The port of a group is a part of --multicast. Only documents have the rate
+        // of control traffic.
         const WITHOUT: &[&str] =
-            &["name", "host", "port", "start_after", "autostart", "group_port"];
+            &["name", "host", "port", "start_after", "autostart", "group_port", "control_rate"];
         let schema = weir_model::schema::plan_schema();
         let fields = |schema: &Value| -> Vec<String> {
             schema["properties"].as_object().unwrap().keys().cloned().collect()

@@ -26,7 +26,7 @@ const LEAST: (u32, u32) = (2, 15);
 const INSTALL: &str =
     "go install github.com/nats-io/nats-server/v2@v2.15.3 (scripts/ensure.sh fleet does it)";
 /// For the server and the agents to be ready.
-const BEGIN: Duration = Duration::from_secs(20);
+const BEGIN: Duration = Duration::from_secs(60);
 /// For each to end.
 const END: Duration = Duration::from_secs(10);
 /// Where an agent finds the server within its namespace.
@@ -66,8 +66,7 @@ pub(super) fn run(args: &DevArgs) -> Result<i32, CliError> {
         .prefix("weir-fleet-")
         .tempdir()
         .map_err(CliError::io("make a directory in", std::env::temp_dir()))?;
-    let files = Files::make(directory.path(), names, args.port)?;
-    let nats = start_server(&server, &files)?;
+    let (files, nats) = start_server(&server, directory.path(), names, args.port, &stop)?;
     let agents: Vec<(String, ChildGuard)> = names
         .iter()
         .map(|name| Ok((name.clone(), start_agent(&lab, name, &files)?)))
@@ -185,10 +184,37 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-fn start_server(program: &Path, files: &Files) -> Result<ChildGuard, CliError> {
-    let mut command = Command::new(program);
-    command.arg("--config").arg(files.configuration());
-    start(command, files.log("nats-server")?, program)
+/// Starts the server and waits until it listens: an agent that can't reach it ends. With port 0, another program may take the
+/// free port first; then it is another one.
+fn start_server(
+    program: &Path,
+    directory: &Path,
+    names: &[String],
+    port: u16,
+    stop: &Stop,
+) -> Result<(Files, ChildGuard), CliError> {
+    let tries = if port == 0 { 5 } else { 1 };
+    let mut reason = String::new();
+    for attempt in 0..tries {
+        let directory = directory.join(attempt.to_string());
+        std::fs::create_dir(&directory).map_err(CliError::io("create", &directory))?;
+        let files = Files::make(&directory, names, port)?;
+        let mut command = Command::new(program);
+        command.arg("--config").arg(files.configuration());
+        let nats = start(command, files.log("nats-server")?, program)?;
+        let end = Instant::now() + BEGIN;
+        while stop.reason().is_none() && Instant::now() < end && !nats.has_ended() {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, files.port)).is_ok() && !nats.has_ended() {
+                return Ok((files, nats));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if stop.reason().is_some() {
+            return Ok((files, nats));
+        }
+        reason = format!("nats-server does not listen on port {}; {}", files.port, files.logs());
+    }
+    Err(CliError::Experiment { reason, exit_code: 3 })
 }
 
 /// Starts an agent in its namespace, where the server is reached through a forwarded port.

@@ -63,6 +63,7 @@ impl FleetHosts {
         stop: &Stop,
     ) -> Result<Option<FleetHosts>, CliError> {
         let runtime = Driver::start()?;
+        let key = Key::generate()?.to_string();
         let held = runtime.handle.block_on(async {
             let controller = fleet.controller().await?;
             let known = controller.agents().await.map_err(refused)?;
@@ -113,7 +114,7 @@ impl FleetHosts {
             agents,
             number,
             jobs: AtomicUsize::new(0),
-            key: Key::generate()?.to_string(),
+            key,
         }))
     }
 
@@ -361,12 +362,14 @@ impl Following {
     async fn run(self, mut events: weir_fleet::Events, mut outcomes: weir_fleet::Outcomes) {
         let mut look = interval(LOOK);
         let mut answered = Instant::now();
+        let mut is_heard = true;
         loop {
             tokio::select! {
                 biased;
-                event = events.next() => match event {
+                event = events.next(), if is_heard => match event {
+                    None => is_heard = false,
                     // The outcome has these, whatever is lost on the way.
-                    None | Some(Event::End(_) | Event::Result(_) | Event::Error(_)) => {}
+                    Some(Event::End(_) | Event::Result(_) | Event::Error(_)) => {}
                     // The agent's own store.
                     Some(Event::Warning(notice)) if notice.code == Notice::NOT_STORED => {}
                     Some(event) => self.pass(event),

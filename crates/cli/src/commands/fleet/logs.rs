@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 use weir_fleet::{AgentName, JobId, Selector};
 use weir_jobs::Event;
+use weir_report::clean;
 use weir_report::page::in_one_sentence;
 
 use super::{Fleet, block_on, listening, refused, stopped};
@@ -55,9 +56,10 @@ pub(super) fn run(fleet: &Fleet, args: &LogsArgs) -> Result<i32, CliError> {
             let line = match args.json {
                 true => json!({ "agent": agent, "job": job, "event": event }).to_string(),
                 false => match words(&event) {
-                    Some(words) => match job {
-                        Some(job) => format!("{agent}: job {job}: {words}"),
-                        None => format!("{agent}: {words}"),
+                    // An agent's own words must not control the terminal.
+                    Some(words) => match (job, clean(&words)) {
+                        (Some(job), words) => format!("{agent}: job {job}: {words}"),
+                        (None, words) => format!("{agent}: {words}"),
                     },
                     None => continue,
                 },

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
 use serde_json::json;
+use tokio::task::JoinSet;
 use weir_fleet::{
     Agent, AgentName, Controller, HOST_RESOURCE, JobId, Outcome, Resource, Selector, StartSpread,
     Submission, Submitted, Work,
@@ -305,9 +306,17 @@ async fn withdraw(controller: &Controller, jobs: &Jobs, outcomes: &[Outcome]) {
 
 /// Asks for all jobs to be stopped. One of an agent that does not answer goes on.
 pub(super) async fn stop_all(controller: &Controller, jobs: &[(AgentName, JobId)]) {
-    for (agent, id) in jobs {
-        if let Err(error) = controller.stop(agent, id).await {
-            warn("not-stopped", &format!("{agent}: job {id}: {error}"));
+    let mut stopping = JoinSet::new();
+    for (agent, id) in jobs.iter().cloned() {
+        let controller = controller.clone();
+        stopping.spawn(async move {
+            let stopped = controller.stop(&agent, &id).await;
+            stopped.map_err(|error| format!("{agent}: job {id}: {error}"))
+        });
+    }
+    while let Some(stopped) = stopping.join_next().await {
+        if let Ok(Err(words)) = stopped {
+            warn("not-stopped", &words);
         }
     }
 }

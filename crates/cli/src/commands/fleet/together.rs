@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
 use weir_fleet::{
     Agent, AgentName, Campaign, Controller, HOLD_LAPSE, JobId, Outcome, StartSpread, Submission,
     Work,
@@ -20,6 +21,10 @@ use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::notice;
 
+/// Between two looks whether agents still answer.
+const LOOK: Duration = Duration::from_secs(10);
+/// An agent that has not answered for this long is lost.
+const LOST: Duration = Duration::from_secs(60);
 /// From the moment when all tests are ready to their start: each agent has to learn of it.
 const LEAD: Duration = Duration::from_millis(500);
 
@@ -103,6 +108,8 @@ async fn tests(
     let mut start_at = None;
     let mut outcomes: Vec<Outcome> = vec![];
     let mut reason: Option<StopReason> = None;
+    let mut look = interval(LOOK);
+    let mut answered: Vec<Instant> = vec![Instant::now(); jobs.len()];
     while outcomes.len() < jobs.len() {
         tokio::select! {
             outcome = arriving.next() => {
@@ -127,8 +134,23 @@ async fn tests(
                         let controller = controller.clone();
                         starting.spawn(async move { controller.start(&agent, &id, at).await });
                     }
-                    while let Some(Ok(started)) = starting.join_next().await {
-                        started.map_err(refused)?;
+                    while let Some(started) = starting.join_next().await {
+                        if let Ok(Err(error)) = started {
+                            notice("not-started", &format!("{error}; all are stopped"));
+                            stop_all(controller, &jobs).await;
+                        }
+                    }
+                }
+            }
+            _ = look.tick() => {
+                let waits = |id: &JobId| outcomes.iter().all(|outcome| outcome.id != *id);
+                for (at, (agent, id)) in jobs.iter().enumerate().filter(|(_, (_, id))| waits(id)) {
+                    if controller.state(agent).await.is_ok() {
+                        answered[at] = Instant::now();
+                    } else if answered[at].elapsed() > LOST {
+                        stop_all(controller, &jobs).await;
+                        let words = format!("job {id}: agent {agent} does not answer");
+                        return Err(refused(Refusal::new("agent", words, 3).into()));
                     }
                 }
             }

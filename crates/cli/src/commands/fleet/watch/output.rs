@@ -62,9 +62,10 @@ impl Output {
                 let text = to_line(line).unwrap_or_default();
                 self.sink.raw(&(text + "\n"));
             }
-            Form::Lines => self.sink.text(&(text(line) + "\n")),
+            Form::Lines => self.sink.text(&format!("{}\n", weir_report::clean(&text(line)))),
             Form::Table(events) if is_event => {
-                events.push(text(line));
+                // Names and reasons come from agents.
+                events.push(weir_report::clean(&text(line)).into_owned());
                 let more = events.len().saturating_sub(MAX_EVENTS);
                 events.drain(..more);
             }

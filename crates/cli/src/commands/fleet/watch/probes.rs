@@ -263,6 +263,10 @@ impl Run {
     /// The start of an interval of an echo, s since 1970, and its figures.
     fn on_echo(&mut self, echo: &EchoInterval) -> Option<(f64, PairSum)> {
         let arrived = self.arrived.remove(&milliseconds(echo.start_seconds));
+        // An agent states it; tests last ten minutes.
+        if !(0.0..86_400.0).contains(&echo.start_seconds) {
+            return None;
+        }
         let at = self.zero? + echo.start_seconds;
         let sum = PairSum::of_interval(echo, arrived.as_ref())?;
         at.is_finite().then_some((at, sum))
