@@ -67,9 +67,12 @@ mod tests {
             (r#"{"job":"test","host":"a"}"#, None),
             (r#"{"job":"test","host":"a","key":{"key":"x"}}"#, None),
             (r#"{"job":"test","host":"unix:/run/x"}"#, Some("host")),
-            (r#"{"job":"test","plan":{"host":"unix:/run/x"}}"#, Some("host")),
             (
-                r#"{"job":"test","host":"a","plan":{"connection":[{"host":"unix:/x"}]}}"#,
+                r#"{"job":"test","plan":{"schema":"weir.plan/1","host":"unix:/run/x"}}"#,
+                Some("host"),
+            ),
+            (
+                r#"{"job":"test","host":"a","plan":{"schema":"weir.plan/1","connection":[{"host":"unix:/x"}]}}"#,
                 Some("host"),
             ),
             (r#"{"job":"serve","port":5000}"#, None),

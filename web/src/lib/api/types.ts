@@ -3896,6 +3896,8 @@ export interface components {
         EmulatorSpec: {
             /** @description Laws from A to B. */
             a_to_b?: string | null;
+            /** @description The name in `[agents]` of the agent where it runs, between two of its interfaces. Absent: this machine or the lab. */
+            agent?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
             /** @description Laws for both directions, as in `weir impair --both`; instead of `a_to_b` and `b_to_a`. */
@@ -4571,9 +4573,9 @@ export interface components {
             arrived_seconds: number;
             /**
              * Format: double
-             * @description Bound of the clocks' error; 0 if both ends share a clock.
+             * @description Bound of the clocks' error; 0 if both ends share a clock. Absent: a clock's bound is not known.
              */
-            error_seconds: number;
+            error_seconds?: number | null;
         };
         /** @description One flow, with the figures of its sender and receiver. */
         Flow: {
@@ -8059,6 +8061,13 @@ export interface components {
         /** @description A whole scenario. */
         Scenario: {
             /**
+             * @description Agents of a fleet by name: names and labels of agents, separated by commas, as `weir fleet run --on`. A name of several
+             *     agents stands for all of them.
+             */
+            agents?: {
+                [key: string]: string;
+            };
+            /**
              * Format: double
              * @description Confidence of intervals over repetitions, percent. Default 95.
              * @default 95
@@ -9730,6 +9739,8 @@ export interface components {
             threads?: components["schemas"]["Threads"];
             /** @description The server host. Absent: the lab's `b`, or the only `[host]`. */
             to?: string | null;
+            /** @description Which of `from` sends to which of `to`, all at the same time. Absent: `pairs`. */
+            topology?: components["schemas"]["Topology"] | null;
         };
         /** @description Settings for the threads of the end that starts the test; the other end has its own. */
         Threads: {
@@ -9854,9 +9865,9 @@ export interface components {
         Together: {
             /**
              * Format: double
-             * @description Bound of the clocks' error, of the two worst tests together.
+             * @description Bound of the clocks' error, of the two worst tests together. Absent: a clock's bound is not known.
              */
-            error_seconds: number;
+            error_seconds?: number | null;
             /**
              * Format: double
              * @description Time from the earliest first packet of a test to the latest, at arrival: it includes differences of the
@@ -9887,6 +9898,17 @@ export interface components {
             /** @description Its version as its client prints it; absent if it prints none. */
             version?: string | null;
         };
+        /**
+         * @description Which hosts of a test send to which. Each pair is a test of its own; all run at the same time.
+         *
+         *     - `pairs`: The first of `from` to the first of `to`, the second to the second, and so on; a shorter list is repeated.
+         *     - `one-to-many`: The one host `from` to each of `to`.
+         *     - `many-to-one`: Each of `from` to the one host `to`.
+         *     - `star`: The one host `from` to each of `to`, and each of `to` to `from`.
+         *     - `full-mesh`: Each of `from` to each other one; `to` is absent.
+         * @enum {string}
+         */
+        Topology: "pairs" | "one-to-many" | "many-to-one" | "star" | "full-mesh";
         /** @description The directions that ran. */
         Totals: {
             /** @description This side sends. */
