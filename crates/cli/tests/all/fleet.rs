@@ -214,7 +214,7 @@ fn is_parent(id: u32) -> bool {
 }
 
 /// `weir fleet dev` with agents in namespaces; `None` after printing that the test is skipped.
-fn dev(test: &str, agents: &str) -> Option<(tempfile::TempDir, Child, Value)> {
+fn dev(test: &str, agents: &str) -> Option<(tempfile::TempDir, Ending, Value)> {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let built = target.parent().unwrap().join("tools/nats-server");
     if !built.exists() {
@@ -241,7 +241,7 @@ fn dev(test: &str, agents: &str) -> Option<(tempfile::TempDir, Child, Value)> {
         }
         panic!("{output:?}");
     };
-    Some((directory, child, up))
+    Some((directory, Ending(child), up))
 }
 
 fn interrupt(child: &Child) {
@@ -331,8 +331,8 @@ fn a_scenario_runs_at_agents_that_it_names() {
     let (code, refused) = fleet(&["run", "--on", "a", "--together", "f.toml"]);
     assert_eq!((code, refused["field"].as_str()), (Some(2), Some("--on")));
 
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    interrupt(&child.0);
+    assert_eq!(child.0.wait().unwrap().code(), Some(130));
 }
 
 #[test]
@@ -373,6 +373,6 @@ fn tests_of_several_agents_start_together() {
     assert!(spread["spread_ns"].is_u64());
     let job = submitted["jobs"][0]["job"].as_str().unwrap();
     assert!(fleet(&["stop", "a", job]).status.success());
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    interrupt(&child.0);
+    assert_eq!(child.0.wait().unwrap().code(), Some(130));
 }
