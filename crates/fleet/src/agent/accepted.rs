@@ -68,7 +68,7 @@ mod tests {
             (r#"{"job":"test","host":"a","key":{"key":"x"}}"#, None),
             (r#"{"job":"test","host":"unix:/run/x"}"#, Some("host")),
             (
-                r#"{"job":"test","plan":{"schema":"weir.plan/1","host":"unix:/run/x"}}"#,
+                r#"{"job":"test","plan":{"schema":"weir.plan/1","host":"unix:/run/x","connection":[{}]}}"#,
                 Some("host"),
             ),
             (
