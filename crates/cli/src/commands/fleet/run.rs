@@ -307,8 +307,8 @@ async fn withdraw(controller: &Controller, jobs: &Jobs, outcomes: &[Outcome]) {
 /// Asks for all jobs to be stopped. One of an agent that does not answer goes on.
 pub(super) async fn stop_all(controller: &Controller, jobs: &[(AgentName, JobId)]) {
     let mut stopping = JoinSet::new();
-    for (agent, id) in jobs.iter().cloned() {
-        let controller = controller.clone();
+    for (agent, id) in jobs {
+        let (controller, agent, id) = (controller.clone(), agent.clone(), id.clone());
         stopping.spawn(async move {
             let stopped = controller.stop(&agent, &id).await;
             stopped.map_err(|error| format!("{agent}: job {id}: {error}"))
