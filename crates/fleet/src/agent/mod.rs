@@ -102,7 +102,13 @@ pub async fn run(mut options: AgentOptions, stop: impl Future<Output = ()>) -> R
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(taken) = taken.recv() => agent.on_taken(taken),
+            Some(taken) = taken.recv() => {
+                if matches!(taken, Taken::Ready(_)) {
+                    // Before, the bucket may not have been there.
+                    agent.seen(HERE).await;
+                }
+                agent.on_taken(taken);
+            }
             () = sleep_until(agent.resumes), if agent.queues.is_paused() => agent.resume(),
             Some(outcome) = ends.recv() => agent.on_end(outcome),
             Some(request) = requested.next() => agent.on_request(request).await,

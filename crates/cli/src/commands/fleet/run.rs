@@ -167,6 +167,11 @@ fn read(words: &[OsString]) -> Result<What, CliError> {
     if words[0] == "run" {
         return Ok(What::Scenario(words.to_vec()));
     }
+    if words[0].to_string_lossy().starts_with('-') {
+        let given = words[0].to_string_lossy().into_owned();
+        let accepted = "a file, or test or run with its flags; weir fleet run --help lists the flags before it";
+        return Err(CliError::flag("JOB", given, accepted));
+    }
     let path = PathBuf::from(&words[0]);
     let mut text = String::new();
     let read = std::fs::File::open(&path)
