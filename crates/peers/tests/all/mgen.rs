@@ -41,10 +41,11 @@ fn test(to: SocketAddr, connections: &str) -> Record {
     run("mgen", to, connections, Stop::new(), &mut |_| {}).unwrap()
 }
 
-/// The lost and reordered datagrams and the duplicates of a server's session.
-fn losses(record: &Record) -> (Option<u64>, Option<u64>, Option<u64>) {
+/// The lost datagrams and the duplicates of a server's session. Linux may reorder the datagrams of a sender that
+/// moves to another CPU.
+fn losses(record: &Record) -> (Option<u64>, Option<u64>) {
     let receiver = record.flows[0].receiver.as_ref().unwrap();
-    (receiver.lost_packets, receiver.reordered_packets, receiver.duplicate_packets)
+    (receiver.lost_packets, receiver.duplicate_packets)
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn weir_counts_what_weir_sends() {
     sessions.sort_by_key(|session| session.flows[0].name.clone());
     for (session, (name, bytes)) in sessions.iter().zip(["7", "9"].into_iter().zip(bytes)) {
         assert_eq!((session.flows[0].name.as_str(), received(&session.flows[0])), (name, bytes));
-        assert_eq!(losses(session), (Some(0), Some(0), Some(0)));
+        assert_eq!(losses(session), (Some(0), Some(0)));
         let receiver = session.flows[0].receiver.as_ref().unwrap();
         assert_eq!(receiver.unreadable_packets, Some(0));
         // The relation of the clocks is unknown.
@@ -92,6 +93,9 @@ fn flows_of_one_source_are_sessions_with_their_own_losses() {
     let server = Serving::start("mgen", "127.0.0.1", Limits::default());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
+    // A thread that moves to another CPU overtakes what waits in the first one's receive queue.
+    let cpus = weir_net::thread::allowed_cpus().unwrap();
+    weir_net::thread::pin_to_cpu(cpus[0]).unwrap();
     for number in 0..200 {
         // Flow 1 loses a tenth. Flow 2 is joined at 5000, and one message is from before that.
         if number % 10 != 4 {
@@ -112,9 +116,12 @@ fn flows_of_one_source_are_sessions_with_their_own_losses() {
     sessions.sort_by_key(|session| session.flows[0].name.clone());
     assert_eq!(received(&sessions[0].flows[0]).1, 180);
     assert_eq!(sessions[0].flows[0].receiver.as_ref().unwrap().unreadable_packets, Some(200));
-    assert_eq!(losses(&sessions[0]), (Some(20), Some(0), Some(0)));
+    assert_eq!(losses(&sessions[0]), (Some(20), Some(0)));
     assert_eq!(received(&sessions[1].flows[0]).1, 199);
-    assert_eq!(losses(&sessions[1]), (Some(1), Some(0), Some(0)));
+    assert_eq!(losses(&sessions[1]), (Some(1), Some(0)));
+    for session in &sessions {
+        assert_eq!(session.flows[0].receiver.as_ref().unwrap().reordered_packets, Some(0));
+    }
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn weir_counts_what_mgen_sends() {
     for (session, expected) in sessions.iter().zip([("3", (4000, 40)), ("4", (560, 20))]) {
         let flow = &session.flows[0];
         assert_eq!((flow.name.as_str(), received(flow)), expected);
-        assert_eq!(losses(session), (Some(0), Some(0), Some(0)));
+        assert_eq!(losses(session), (Some(0), Some(0)));
         assert_eq!(flow.receiver.as_ref().unwrap().unreadable_packets, Some(0));
     }
 }
