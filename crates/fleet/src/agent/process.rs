@@ -1,5 +1,6 @@
 //! A job as a process of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc as threads;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use weir_net::clock::Clock;
 
 use super::accepted::accepted;
 use crate::document::{Outcome, Submission};
-use crate::names::AgentName;
+use crate::names::{AgentName, JobId};
 
 /// Longest time for which a job runs, s: a year.
 const LONGEST_SECONDS: u64 = 365 * 24 * 3600;
@@ -44,13 +45,15 @@ impl Running {
         let (id, name) = (submission.id.clone(), agent.clone());
         let sender = ended.clone();
         let thread = std::thread::Builder::new().name("weir-job".into()).spawn(move || {
-            let outcome =
-                run(program, (submission, job), (agent, starts), &clock, &events, &commands);
-            let _ = sender.send(outcome);
+            let refused = failed(&submission.id, &agent, starts);
+            // Its resource must become free, whatever happens.
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                run(program, (submission, job), (agent, starts), &clock, &events, &commands)
+            }));
+            let _ = sender.send(outcome.unwrap_or_else(|_| refused("a defect of the agent")));
         });
         if let Err(error) = thread {
-            let refusal = Refusal::new("agent", format!("start a thread: {error}"), 70);
-            let _ = ended.send(Outcome::refused(id, name, starts, refusal));
+            let _ = ended.send(failed(&id, &name, starts)(&format!("start a thread: {error}")));
         }
         Running { asked }
     }
@@ -63,6 +66,15 @@ impl Running {
     /// Asks it to stop.
     pub(super) fn stop(&self) {
         self.command(Command::Stop);
+    }
+}
+
+/// Makes the outcome of a job that the agent could not run, of the reason.
+fn failed(id: &JobId, agent: &AgentName, starts: u64) -> impl Fn(&str) -> Outcome + use<> {
+    let (id, agent) = (id.clone(), agent.clone());
+    move |reason| {
+        let refusal = Refusal::new("agent", reason, 70);
+        Outcome::refused(id.clone(), agent.clone(), starts, refusal)
     }
 }
 

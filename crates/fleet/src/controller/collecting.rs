@@ -12,10 +12,10 @@ use weir_model::Refusal;
 use crate::agent::delivery::PARTS;
 use crate::document::Outcome;
 use crate::error::Error;
-use crate::names::OUTCOMES;
+use crate::names::{AgentName, OUTCOMES};
 use crate::parts::{MOST_PARTS, join};
 
-/// Most bytes of parts of outcomes whose other parts have not come.
+/// Most bytes of parts of an agent's outcomes whose other parts have not come.
 const MOST_BYTES: usize = 256 << 20;
 
 pub(super) struct Collecting {
@@ -24,7 +24,8 @@ pub(super) struct Collecting {
     left: u64,
     /// Parts of outcomes that are not complete, by their subjects.
     parts: HashMap<String, BTreeMap<usize, Vec<u8>>>,
-    bytes: usize,
+    /// Their sizes, by agents.
+    bytes: HashMap<AgentName, usize>,
 }
 
 impl Collecting {
@@ -41,7 +42,7 @@ impl Collecting {
             .map_err(Error::bus("read stream", OUTCOMES))?;
         let left = consumer.cached_info().num_pending;
         let messages = consumer.messages().await.map_err(Error::bus("read stream", OUTCOMES))?;
-        Ok(Collecting { messages, left, parts: HashMap::new(), bytes: 0 })
+        Ok(Collecting { messages, left, parts: HashMap::new(), bytes: HashMap::new() })
     }
 
     /// The outcomes that were there at the beginning.
@@ -82,7 +83,7 @@ impl Collecting {
         };
         let header = message.headers.as_ref().and_then(|headers| headers.get(PARTS));
         let count = header.and_then(|value| value.as_str().parse().ok());
-        let whole = self.add(subject, part, count, &message.payload);
+        let whole = self.add((subject, &agent), part, count, &message.payload);
         let outcome = match whole {
             Ok(None) => return Ok(None),
             Ok(Some(parts)) => join(&parts),
@@ -101,7 +102,7 @@ impl Collecting {
     /// Adds a part; returns all parts when they are complete.
     fn add(
         &mut self,
-        subject: &str,
+        (subject, agent): (&str, &AgentName),
         part: &str,
         count: Option<usize>,
         bytes: &[u8],
@@ -111,14 +112,18 @@ impl Collecting {
         let Some((part, count)) = part else { return Err("a message that is no part of one") };
         let parts = self.parts.entry(subject.to_owned()).or_default();
         parts.insert(part, bytes.to_vec());
-        self.bytes += bytes.len();
-        if parts.len() < count && self.bytes <= MOST_BYTES {
+        let held = self.bytes.entry(agent.clone()).or_default();
+        *held += bytes.len();
+        if parts.len() < count && *held <= MOST_BYTES {
             return Ok(None);
         }
         let parts = self.parts.remove(subject).unwrap_or_default();
-        self.bytes -= parts.values().map(Vec::len).sum::<usize>().min(self.bytes);
+        *held = held.saturating_sub(parts.values().map(Vec::len).sum());
+        if *held == 0 {
+            self.bytes.remove(agent);
+        }
         if parts.len() < count {
-            return Err("its parts and those of others are too many");
+            return Err("the agent has too many incomplete outcomes");
         }
         Ok(Some(parts.into_values().collect()))
     }
