@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinSet;
 use weir_fleet::{
@@ -241,11 +242,11 @@ async fn submit(
     agents: &[&Agent],
 ) -> Result<Jobs, CliError> {
     let number = number();
-    let mut jobs = Jobs { list: vec![], places: vec![] };
+    let mut submissions = vec![];
     for (at, agent) in agents.iter().enumerate() {
         let id: JobId = format!("{number}-{at}").parse().map_err(|e: Refusal| refused(e.into()))?;
         let submission = Submission {
-            id: id.clone(),
+            id,
             resource: args.resource.clone(),
             start_at_unix_ns: None,
             longest_seconds: args.longest_seconds(),
@@ -253,14 +254,32 @@ async fn submit(
             without_record: false,
             work: Work::Job(Box::new(job.clone())),
         };
-        let submitted = controller.submit(&agent.name, &submission).await.map_err(refused)?;
+        submissions.push((&agent.name, submission));
+    }
+    let submit = |(agent, submission)| controller.submit(agent, submission);
+    let submitted = join_all(submissions.iter().map(|(agent, it)| submit((*agent, it)))).await;
+    let mut jobs = Jobs { list: vec![], places: vec![] };
+    let mut failed = None;
+    for ((agent, submission), submitted) in submissions.into_iter().zip(submitted) {
+        match submitted {
+            Ok(submitted) => {
+                jobs.list.push((agent.clone(), submission.id));
+                jobs.places.push(submitted);
+            }
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Some(error) = failed {
+        stop_all(controller, &jobs.list).await;
+        withdraw(controller, &jobs, &[]).await;
+        return Err(refused(error));
+    }
+    for ((agent, id), submitted) in jobs.list.iter().zip(&jobs.places) {
         let waits = match submitted.before {
             0 => String::new(),
             before => format!(", after {before} of its queue"),
         };
-        notice("submitted", &format!("{}: job {id}{waits}", agent.name));
-        jobs.list.push((agent.name.clone(), id));
-        jobs.places.push(submitted);
+        notice("submitted", &format!("{agent}: job {id}{waits}"));
     }
     Ok(jobs)
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use weir_fleet::{
@@ -142,16 +143,23 @@ impl Jobs {
             |(_, running): &(&JobId, &Running)| is_chosen(&running.agent, &running.purpose);
         let ids: Vec<JobId> =
             self.running.iter().filter(chosen).map(|(id, _)| id.clone()).collect();
-        for id in ids {
-            self.stop(&id).await;
-        }
+        let stopping = ids.iter().filter_map(|id| {
+            let running = self.running.remove(id)?;
+            running.events.abort();
+            let controller = &self.controller;
+            Some(async move {
+                // Without NATS there is nothing to do: the job ends by itself.
+                let _ = controller.stop(&running.agent, id).await;
+                let _ = controller.withdraw(&running.submitted).await;
+            })
+        });
+        join_all(stopping).await;
     }
 
     /// Asks all jobs to stop.
-    pub(super) async fn stop_all(&mut self) {
-        for (id, running) in &self.running {
-            let _ = self.controller.stop(&running.agent, id).await;
-        }
+    pub(super) async fn stop_all(&self) {
+        let running = self.running.iter();
+        join_all(running.map(|(id, job)| self.controller.stop(&job.agent, id))).await;
     }
 
     pub(super) fn is_empty(&self) -> bool {
