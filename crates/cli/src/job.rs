@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use weir_jobs::{Command, Event, Job, MAX_JOB_BYTES, Notice, parse_job};
+use weir_jobs::{Answer, Command, Event, Job, MAX_JOB_BYTES, Notice, parse_job};
 use weir_model::impairment::Impairment;
 use weir_net::process::own_program;
 use weir_net::thread::lock;
@@ -23,6 +23,14 @@ const ORPHANED: Duration = Duration::from_secs(30);
 
 type OnStart = Box<dyn FnMut(u64) + Send>;
 type OnSet = Box<dyn FnMut(Impairment) -> Result<(), String> + Send>;
+type OnConnection = Box<dyn FnMut(ConnectionCommand, Option<&str>) -> Result<(), String> + Send>;
+
+/// What a connection of a running test is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ConnectionCommand {
+    Start,
+    Stop,
+}
 
 /// The state of the process that runs a job.
 struct Session {
@@ -31,6 +39,7 @@ struct Session {
     is_detached: bool,
     on_set: Mutex<Option<OnSet>>,
     on_start: Mutex<Option<OnStart>>,
+    on_connection: Mutex<Option<OnConnection>>,
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -62,6 +71,15 @@ pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Sen
     }
 }
 
+/// Registers the handler of commands for connections of a running test; `None`: all of them.
+pub(crate) fn on_connection(
+    handler: impl FnMut(ConnectionCommand, Option<&str>) -> Result<(), String> + Send + 'static,
+) {
+    if let Some(session) = SESSION.get() {
+        *lock(&session.on_connection) = Some(Box::new(handler));
+    }
+}
+
 /// Registers the handler of the command that starts a waiting test at a time of CLOCK_MONOTONIC, ns.
 pub(crate) fn on_start(handler: impl FnMut(u64) + Send + 'static) {
     if let Some(session) = SESSION.get() {
@@ -85,6 +103,7 @@ pub(crate) fn run() -> i32 {
         is_detached: job.as_ref().is_ok_and(Job::is_detached),
         on_set: Mutex::new(None),
         on_start: Mutex::new(None),
+        on_connection: Mutex::new(None),
     };
     // It is set only here, so this can't fail.
     let _ = SESSION.set(session);
@@ -136,6 +155,12 @@ pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Resul
                     Some(handler) => handler(at_ns),
                     None => warn("start", "this job does not wait for its start"),
                 },
+                Ok(Command::StartConnection { connection }) => {
+                    of_connection(session, ConnectionCommand::Start, connection.as_deref());
+                }
+                Ok(Command::StopConnection { connection }) => {
+                    of_connection(session, ConnectionCommand::Stop, connection.as_deref());
+                }
                 Ok(Command::Set { impairment }) => set(session, *impairment),
                 Err(error) => warn("command", &format!("not a command: {error}")),
             }
@@ -153,15 +178,21 @@ pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Resul
     thread.map(drop).map_err(|e| CliError::Internal(format!("start a thread: {e}")))
 }
 
+fn of_connection(session: &Session, command: ConnectionCommand, connection: Option<&str>) {
+    let done = match lock(&session.on_connection).as_mut() {
+        Some(handler) => handler(command, connection),
+        None => Err("this job has no connections".to_owned()),
+    };
+    emit(&Event::Commanded(Answer { error: done.err() }));
+}
+
 fn set(session: &Session, impairment: Impairment) {
     let mut handler = lock(&session.on_set);
     let done = match handler.as_mut() {
         Some(handler) => handler(impairment),
         None => Err("this job has no configuration".to_owned()),
     };
-    if let Err(reason) = done {
-        warn("set", &reason);
-    }
+    emit(&Event::Configured(Answer { error: done.err() }));
 }
 
 /// A warning with a stable code.

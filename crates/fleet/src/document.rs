@@ -176,6 +176,20 @@ pub(crate) enum Request {
         /// Time on the wall clock, ns since 1970.
         at_unix_ns: u64,
     },
+    /// Start a waiting connection of a test, or all.
+    StartConnection {
+        /// The job.
+        job: JobId,
+        /// The connection.
+        connection: Option<String>,
+    },
+    /// Stop a connection of a test, or all.
+    StopConnection {
+        /// The job.
+        job: JobId,
+        /// The connection.
+        connection: Option<String>,
+    },
     /// Change the laws of an emulator.
     Set {
         /// The job.

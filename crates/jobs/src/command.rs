@@ -17,6 +17,16 @@ pub enum Command {
         /// CLOCK_MONOTONIC, ns, at which sending starts; a time that has passed means at once.
         at_ns: u64,
     },
+    /// A test: start a waiting connection.
+    StartConnection {
+        /// Named as in the plan, or by the name of one of its flows; absent: all that wait.
+        connection: Option<String>,
+    },
+    /// A test: stop a connection.
+    StopConnection {
+        /// As in [`Command::StartConnection`]; absent: all.
+        connection: Option<String>,
+    },
     /// An emulator: put another configuration into force.
     Set {
         /// The whole configuration.
@@ -36,6 +46,11 @@ impl<'de> Deserialize<'de> for Command {
         struct Start {
             at_ns: u64,
         }
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Connection {
+            connection: Option<String>,
+        }
         let mut tree = Value::deserialize(deserializer)?;
         let name = tree.as_object_mut().and_then(|fields| fields.remove("command"));
         match name.as_ref().and_then(Value::as_str) {
@@ -45,10 +60,18 @@ impl<'de> Deserialize<'de> for Command {
             Some("start") => document::read(&tree)
                 .map(|Start { at_ns }| Command::Start { at_ns })
                 .map_err(D::Error::custom),
+            Some("start-connection") => document::read(&tree)
+                .map(|Connection { connection }| Command::StartConnection { connection })
+                .map_err(D::Error::custom),
+            Some("stop-connection") => document::read(&tree)
+                .map(|Connection { connection }| Command::StopConnection { connection })
+                .map_err(D::Error::custom),
             Some("set") => document::read(&tree)
                 .map(|Set { impairment }| Command::Set { impairment })
                 .map_err(D::Error::custom),
-            _ => Err(D::Error::custom("accepted: stop; start with at_ns; set with an impairment")),
+            _ => Err(D::Error::custom(
+                "accepted: stop; start with at_ns; start-connection and stop-connection, with a connection; set with an impairment",
+            )),
         }
     }
 }
@@ -63,6 +86,8 @@ mod tests {
         for command in [
             Command::Stop,
             Command::Start { at_ns: 5 },
+            Command::StartConnection { connection: None },
+            Command::StopConnection { connection: Some("a".into()) },
             Command::Set { impairment: Box::default() },
         ] {
             let line = serde_json::to_string(&command).unwrap();
@@ -76,6 +101,7 @@ mod tests {
             r#"{"command":"start"}"#,
             r#"{"command":"start","at_ns":-1}"#,
             r#"{"command":"set"}"#,
+            r#"{"command":"stop-connection","name":"a"}"#,
             r#"{"command":"set","impairment":{"schema":"weir.impair/1"},"more":1}"#,
         ] {
             assert!(read(line).is_err(), "{line}");

@@ -78,6 +78,10 @@ pub enum Event {
     },
     /// An emulator forwards, a lab is up, or a test waits for the command `start`.
     Ready(Ready),
+    /// The answer to the command `start-connection` or `stop-connection`, in the order of the commands.
+    Commanded(Answer),
+    /// An emulator's answer to the command `set`.
+    Configured(Answer),
     /// A test starts.
     Start(Box<Start>),
     /// States of flows that have changed.
@@ -142,6 +146,15 @@ pub struct Ready {
     pub control_socket: Option<PathBuf>,
     /// What `weir impair` and `weir lab up` print at this point.
     pub message: String,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// Why it was refused; absent: it was carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A message for people.
@@ -231,6 +244,8 @@ impl Event {
             "reflected" => Event::Reflected(read(&data)?),
             "speed_test" => Event::SpeedTest { address: read(data.get("address")?)? },
             "ready" => Event::Ready(read(&data)?),
+            "commanded" => Event::Commanded(read(&data)?),
+            "configured" => Event::Configured(read(&data)?),
             "start" => Event::Start(read(&data)?),
             "flows" => Event::Flows(read(&data)?),
             "interval" => Event::Interval(read(&data)?),
@@ -342,6 +357,8 @@ mod tests {
             Event::Start(Box::default()),
             Event::Flows(vec![]),
             Event::Interval(Box::default()),
+            Event::Configured(Answer::default()),
+            Event::Commanded(Answer { error: Some("x".into()) }),
             Event::Echoes(vec![EchoInterval {
                 round_trip_cells: vec![(5, 1)],
                 ..EchoInterval::default()

@@ -26,7 +26,7 @@ pub mod fuzz;
 pub use child::{ChildGuard, Output, captured, collect, collect_last};
 pub use command::Command;
 pub use control::{EmulatorAnswer, EmulatorEnd, EmulatorEntry, EmulatorRequest};
-pub use event::{Event, Listening, Notice, Ready, Reflected};
+pub use event::{Answer, Event, Listening, Notice, Ready, Reflected};
 pub use job::{
     CalibrateJob, DemoJob, DitgManagers, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob,
     LabUpJob, PeerJob, ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,

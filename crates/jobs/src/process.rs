@@ -156,8 +156,9 @@ impl RunningJob for Process {
         Process::next_within(self, timeout)
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &Command) -> Result<(), Box<Refusal>> {
         Process::command(self, command);
+        Ok(())
     }
 
     fn stop(&mut self) {

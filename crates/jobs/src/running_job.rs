@@ -17,8 +17,11 @@ pub trait RunningJob: Send {
     /// [`NoEvent`].
     fn next_within(&mut self, timeout: Duration) -> Result<Event, NoEvent>;
 
-    /// Sends a command; ignored if the job has ended.
-    fn command(&mut self, command: &Command);
+    /// Sends a command. A process of this host that has ended ignores it; an agent's job has taken it.
+    ///
+    /// # Errors
+    /// Its agent can't be reached, or its emulator refuses the configuration.
+    fn command(&mut self, command: &Command) -> Result<(), Box<Refusal>>;
 
     /// Asks it to stop in order; a second time, immediately.
     fn stop(&mut self);

@@ -259,9 +259,13 @@ fn a_scenario_runs_at_agents_that_it_names() {
         let nats = ["--nats", up["nats"].as_str().unwrap(), "--nkey", up["nkey"].as_str().unwrap()];
         let words = [&["fleet"], &words[..1], &nats, &words[1..]].concat();
         let output = weir(directory.path(), &words);
+        // A scenario with an error in a step has a result.
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let json = match output.status.code() {
-            Some(2..=4) => serde_json::to_value(refusal(&output)).unwrap(),
-            _ => serde_json::from_slice(&output.stdout).unwrap_or_default(),
+            Some(2..=4) if printed["steps"].is_null() => {
+                serde_json::to_value(refusal(&output)).unwrap()
+            }
+            _ => printed,
         };
         (output.status.code(), json)
     };
@@ -313,6 +317,40 @@ fn a_scenario_runs_at_agents_that_it_names() {
     // The emulator had two configurations: the first, and the one of the step.
     let emulated = &of_kind("emulator")[0]["result"];
     assert_eq!(emulated["configurations"].as_array().unwrap().len(), 2, "{emulated}");
+
+    // Connections of a test in the background are started and stopped at its agent.
+    let connection = |name: &str, more: &str| {
+        format!(
+            "{{ name = \"{name}\", transport = \"udp\", rate = \"100pps\", duration = \"0s\"{more} }}"
+        )
+    };
+    let background = format!(
+        "[[step]]\nname = \"bg\"\n[step.test]\nfrom = \"one\"\nto = \"third\"\nbackground = true\n\
+         plan = {{ schema = \"weir.plan/1\", connection = [{}, {}] }}\n",
+        connection("now", ""),
+        connection("later", ", autostart = false")
+    );
+    let start =
+        |name: &str| format!("[[step]]\nstart = {{ test = \"bg\", connection = \"{name}\" }}\n");
+    let wait = "[[step]]\nwait = { test = \"bg\", packets = 50 }\n";
+    let stop = "[[step]]\nstop = { test = \"bg\" }\n";
+    scenario(agents, &[&background, &start("later"), wait, stop].concat());
+    let (_, result) = fleet(&["run", "--json", "f.toml"]);
+    let outcomes = |result: &Value| -> Vec<String> {
+        let steps = result["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["outcome"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(outcomes(&result), ["done"; 4], "{result}");
+    let (_, results) = fleet(&["results", "--json"]);
+    let results = results["results"].as_array().unwrap();
+    let record = &results.iter().rfind(|result| result["kind"] == "test").unwrap()["record"];
+    assert_eq!(record["status"], "complete");
+    for flow in record["flows"].as_array().unwrap() {
+        assert!(flow["sender"]["packets"].as_u64().unwrap() > 0, "{flow}");
+    }
+    scenario(agents, &(background.clone() + &start("none")));
+    let (_, result) = fleet(&["run", "--json", "f.toml"]);
+    assert_eq!(outcomes(&result)[..2], ["done", "error"], "{result}");
 
     // Refused before anything starts, by field.
     for (agents, steps, field) in [

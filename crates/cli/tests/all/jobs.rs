@@ -105,6 +105,29 @@ fn a_job_ends_with_its_starter_or_on_request() {
 }
 
 #[test]
+fn a_command_that_a_job_does_not_have_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = job(dir.path(), &json!({ "job": "serve", "port": 39_472 }));
+    let mut events = events(&mut server);
+    assert_eq!(events.next().unwrap()["event"], "listening");
+    let input = server.stdin.as_mut().unwrap();
+    let set = json!({ "command": "set", "impairment": { "schema": "weir.impair/1" } });
+    writeln!(input, "{set}\n{}", json!({ "command": "stop-connection" })).unwrap();
+    let answers: Vec<Value> = events
+        .by_ref()
+        .filter(|event| event["event"] == "configured" || event["event"] == "commanded")
+        .take(2)
+        .collect();
+    assert_eq!(
+        (&answers[0]["event"], &answers[1]["event"]),
+        (&"configured".into(), &"commanded".into())
+    );
+    assert!(answers.iter().all(|answer| answer["data"]["error"].is_string()));
+    drop(server.stdin.take());
+    ended(&mut server);
+}
+
+#[test]
 fn a_calibration_ends_with_its_starter() {
     let dir = tempfile::tempdir().unwrap();
     let mut calibration = job(dir.path(), &json!({ "job": "calibrate", "no_lab": true }));

@@ -362,6 +362,12 @@ impl Agent {
                 let at_ns = process::monotonic_ns(at_unix_ns, &self.options.clock);
                 self.command(&job, Command::Start { at_ns });
             }
+            Ok(Request::StartConnection { job, connection }) => {
+                self.command(&job, Command::StartConnection { connection });
+            }
+            Ok(Request::StopConnection { job, connection }) => {
+                self.command(&job, Command::StopConnection { connection });
+            }
             Ok(Request::Set { job, impairment }) => {
                 self.command(&job, Command::Set { impairment });
             }

@@ -218,7 +218,33 @@ impl Controller {
         self.ask(agent, &Request::Start { job: job.clone(), at_unix_ns: unix_ns }).await.map(drop)
     }
 
-    /// Changes the laws of an emulator that runs at an agent.
+    /// Starts a waiting connection of a test, or all. The job's event `commanded` says what became of it.
+    ///
+    /// # Errors
+    /// As [`stop`](Controller::stop).
+    pub async fn start_connection(
+        &self,
+        agent: &AgentName,
+        job: &JobId,
+        connection: Option<String>,
+    ) -> Result<(), Error> {
+        self.ask(agent, &Request::StartConnection { job: job.clone(), connection }).await.map(drop)
+    }
+
+    /// Stops a connection of a test, or all, as [`start_connection`](Controller::start_connection) starts it.
+    ///
+    /// # Errors
+    /// As [`stop`](Controller::stop).
+    pub async fn stop_connection(
+        &self,
+        agent: &AgentName,
+        job: &JobId,
+        connection: Option<String>,
+    ) -> Result<(), Error> {
+        self.ask(agent, &Request::StopConnection { job: job.clone(), connection }).await.map(drop)
+    }
+
+    /// Changes the laws of an emulator that runs at an agent. The job's event `configured` says whether they are in force.
     ///
     /// # Errors
     /// As [`stop`](Controller::stop).

@@ -118,23 +118,23 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// Starts a waiting connection, named as in the plan or by the name of one of its flows.
-    pub fn start(&self, name: &str) -> Answer {
+    /// Starts a waiting connection, named as in the plan or by the name of one of its flows; `None`: all of them.
+    pub fn start(&self, name: Option<&str>) -> Answer {
         self.ask("start", name, None)
     }
 
-    /// Stops a connection.
-    pub fn stop(&self, name: &str) -> Answer {
+    /// Stops a connection; `None`: all of them, which ends the test.
+    pub fn stop(&self, name: Option<&str>) -> Answer {
         self.ask("stop", name, None)
     }
 
     /// Changes the rate of a connection, whichever end sends it.
     pub fn rate(&self, name: &str, rate: SendRate) -> Answer {
-        self.ask("rate", name, Some(rate))
+        self.ask("rate", Some(name), Some(rate))
     }
 
-    fn ask(&self, verb: &str, name: &str, rate: Option<SendRate>) -> Answer {
-        let request = Request { verb: verb.into(), connection: Some(name.into()), rate };
+    fn ask(&self, verb: &str, name: Option<&str>, rate: Option<SendRate>) -> Answer {
+        let request = Request { verb: verb.into(), connection: name.map(Into::into), rate };
         let (sender, receiver) = oneshot::channel();
         // A test that has ended drops the sender, which closes the answer.
         let _ = self.requests.send((request, sender));

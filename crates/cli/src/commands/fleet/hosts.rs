@@ -12,7 +12,7 @@ use weir_fleet::{
     AgentFacts, AgentName, Campaign, Controller, Error, HOLD_LAPSE, HOST_RESOURCE, JobId, Outcome,
     Selector, Submission, Work,
 };
-use weir_jobs::{Command, Event, Job, NoEvent, Notice, RemoteHosts, RunningJob};
+use weir_jobs::{Answer, Command, Event, Job, NoEvent, Notice, RemoteHosts, RunningJob};
 use weir_model::Refusal;
 use weir_model::experiment::Scenario;
 use weir_net::clock::Clock;
@@ -32,6 +32,10 @@ const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
 const LOOK: Duration = Duration::from_secs(10);
 /// An agent that has not answered for this long is lost.
 const LOST: Duration = Duration::from_secs(60);
+/// Timeout of an emulator's answer to another configuration.
+const CONFIGURED: Duration = Duration::from_secs(10);
+/// Most events that wait. With more, only those of its end are added.
+const MAX_WAITING: usize = 4096;
 
 /// A held agent.
 #[derive(Debug, Clone)]
@@ -236,9 +240,11 @@ impl RemoteHosts for FleetHosts {
             work: Work::Job(Box::new(job)),
         };
         let (sender, events) = mpsc::channel();
+        let (configured, answers) = mpsc::sync_channel(1);
         let flags = Arc::new(Flags::default());
         let job = RemoteJob {
             events: Mutex::new(events),
+            answers: Mutex::new(answers),
             controller: self.controller.clone(),
             handle: handle.clone(),
             agent: held.name.clone(),
@@ -254,7 +260,7 @@ impl RemoteHosts for FleetHosts {
             Ok((arriving, outcomes))
         });
         let (arriving, outcomes) = started.map_err(|error: Error| Box::new(error.refusal()))?;
-        let following = Following { controller, agent, sender, flags, is_kept };
+        let following = Following { controller, agent, sender, configured, flags, is_kept };
         handle.spawn(following.run(arriving, outcomes));
         Ok(Box::new(job))
     }
@@ -283,6 +289,8 @@ pub(super) fn unix_ns(monotonic_ns: u64) -> u64 {
 struct Flags {
     has_ended: AtomicBool,
     is_ignored: AtomicBool,
+    /// Events that wait.
+    waiting: AtomicUsize,
     /// Why it ended, where nothing else says so.
     reason: Mutex<Option<Refusal>>,
 }
@@ -290,6 +298,7 @@ struct Flags {
 /// A job that runs at an agent.
 struct RemoteJob {
     events: Mutex<mpsc::Receiver<Event>>,
+    answers: Mutex<mpsc::Receiver<Answer>>,
     controller: Controller,
     handle: Handle,
     agent: AgentName,
@@ -299,30 +308,53 @@ struct RemoteJob {
 
 impl RunningJob for RemoteJob {
     fn next_within(&mut self, timeout: Duration) -> Result<Event, NoEvent> {
-        lock(&self.events).recv_timeout(timeout).map_err(|error| match error {
+        let event = lock(&self.events).recv_timeout(timeout).map_err(|error| match error {
             mpsc::RecvTimeoutError::Timeout => NoEvent::Timeout,
             mpsc::RecvTimeoutError::Disconnected => NoEvent::Ended,
-        })
+        })?;
+        self.flags.waiting.fetch_sub(1, Ordering::Relaxed);
+        Ok(event)
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &Command) -> Result<(), Box<Refusal>> {
         let (agent, id) = (&self.agent, &self.id);
+        let answers = lock(&self.answers);
+        // One that came too late.
+        let _ = answers.try_recv();
         let done = self.handle.block_on(async {
             match command {
                 Command::Stop => self.controller.stop(agent, id).await,
                 Command::Start { at_ns } => self.controller.start(agent, id, unix_ns(*at_ns)).await,
+                Command::StartConnection { connection } => {
+                    self.controller.start_connection(agent, id, connection.clone()).await
+                }
+                Command::StopConnection { connection } => {
+                    self.controller.stop_connection(agent, id, connection.clone()).await
+                }
                 Command::Set { impairment } => {
                     self.controller.set(agent, id, (**impairment).clone()).await
                 }
             }
         });
-        if let Err(error) = done {
-            warn("agent", &error.to_string());
+        done.map_err(|error| Box::new(error.refusal()))?;
+        if !matches!(command, Command::Set { .. }) {
+            return Ok(());
+        }
+        let refusal = |words: &str| Box::new(Refusal::new("set", words, 3));
+        match answers.recv_timeout(CONFIGURED) {
+            Ok(Answer { error: None }) => Ok(()),
+            Ok(Answer { error: Some(reason) }) => Err(refusal(&reason)),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                Err(refusal(&format!("no answer within {} s", CONFIGURED.as_secs())))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(refusal("it has ended")),
         }
     }
 
     fn stop(&mut self) {
-        self.command(&Command::Stop);
+        if let Err(error) = self.command(&Command::Stop) {
+            warn("agent", &error.message);
+        }
     }
 
     fn ended(&mut self, refusal: Option<Refusal>) -> Refusal {
@@ -354,6 +386,7 @@ struct Following {
     controller: Controller,
     agent: AgentName,
     sender: mpsc::Sender<Event>,
+    configured: mpsc::SyncSender<Answer>,
     flags: Arc<Flags>,
     is_kept: bool,
 }
@@ -372,7 +405,11 @@ impl Following {
                     Some(Event::End(_) | Event::Result(_) | Event::Error(_)) => {}
                     // The agent's own store.
                     Some(Event::Warning(notice)) if notice.code == Notice::NOT_STORED => {}
-                    Some(event) => self.pass(event),
+                    Some(Event::Configured(answer)) => drop(self.configured.try_send(answer)),
+                    Some(event) if self.flags.waiting.load(Ordering::Relaxed) < MAX_WAITING => {
+                        self.pass(event);
+                    }
+                    Some(_) => {}
                 },
                 outcome = outcomes.next() => {
                     match outcome {
@@ -397,6 +434,7 @@ impl Following {
 
     fn pass(&self, event: Event) {
         if !self.flags.is_ignored.load(Ordering::Relaxed) {
+            self.flags.waiting.fetch_add(1, Ordering::Relaxed);
             // The scenario may have given the job up.
             let _ = self.sender.send(event);
         }

@@ -14,7 +14,7 @@ pub(crate) mod source;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_jobs::{EmulatorOnPath, KeySource, Notice, Ready, TestJob};
 use weir_model::names::{Host, HostKind};
@@ -29,10 +29,12 @@ pub(crate) use args::{OutputArgs, TestArgs};
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::values::{self, Cpus};
 use crate::emulated::Watched;
-use crate::engine::{self, ClientConfig, Event, Failure, Key, StartSignal, Stop, StopReason};
+use crate::engine::{
+    self, ClientConfig, Commands, Event, Failure, Key, StartSignal, Stop, StopReason,
+};
 use crate::error::{CliError, chain};
 use crate::files;
-use crate::job::{notice, report_error, warn};
+use crate::job::{ConnectionCommand, notice, report_error, warn};
 use crate::key;
 use crate::named::{NamedFile, apart};
 use crate::random;
@@ -263,6 +265,7 @@ fn prepare(
         ..ClientConfig::new(plan.clone(), job.host.unwrap_or_default())
     };
     engine::check(&config).map_err(|error| plan::of_engine(error, &plan))?;
+    take_commands(config.commands.clone());
     let outputs = Outputs::open(output, options, identity.clone(), plan)?;
     let emulator = watched(job.emulator.as_ref())?;
     Ok(Prepared {
@@ -282,6 +285,27 @@ fn start_signal() -> StartSignal {
     let (starter, signal) = StartSignal::new();
     crate::job::on_start(move |at_ns| starter.start(at_ns));
     signal
+}
+
+/// For a test to answer a command.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// Carries out commands for connections that a job gets.
+fn take_commands(commands: Commands) {
+    crate::job::on_connection(move |command, connection| {
+        let mut answer = match command {
+            ConnectionCommand::Start => commands.start(connection),
+            ConnectionCommand::Stop => commands.stop(connection),
+        };
+        let end = Instant::now() + ANSWER;
+        loop {
+            match answer.poll() {
+                Some(done) => return done,
+                None if Instant::now() >= end => return Err("the test does not answer".into()),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    });
 }
 
 /// The emulator on the path, with its counters of now.

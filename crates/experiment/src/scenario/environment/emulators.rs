@@ -43,13 +43,9 @@ impl Emulator {
         match &self.control {
             Control::Socket(socket, _) => set(socket, to),
             Control::Remote(job) => {
-                let mut job = lock(job);
-                if job.has_ended() {
-                    return Err(ScenarioError::program("emulator", "it has ended"));
-                }
                 let impairment = Box::new(to.clone());
-                job.command(&Command::Set { impairment });
-                Ok(())
+                let done = lock(job).command(&Command::Set { impairment });
+                done.map_err(refused("emulator"))
             }
         }
     }

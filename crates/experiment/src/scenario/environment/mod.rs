@@ -28,7 +28,7 @@ use weir_net::thread::lock;
 use super::{Options, ScenarioError};
 
 use emulators::Emulator;
-pub(super) use test::{Job, NoRecord, Progress, StartGate, Tested, control};
+pub(super) use test::{Job, NoRecord, Order, Progress, StartGate, Tested};
 pub(super) use tools::Server;
 
 /// Time for a program to end after SIGTERM.

@@ -1,11 +1,9 @@
 //! Tests as processes, exactly as `weir test` runs them.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use weir_jobs::{Command, EmulatorOnPath, Event, NoEvent, Notice, Process, RunningJob, TestJob};
 use weir_model::Refusal;
 use weir_model::plan::Plan;
@@ -13,7 +11,7 @@ use weir_model::record::Record;
 use weir_model::threads::Threads;
 use weir_net::thread::lock;
 
-use super::{END, Environment, failed, not_started, refused};
+use super::{END, Environment, not_started, refused};
 use crate::scenario::ScenarioError;
 
 /// A test to run.
@@ -31,12 +29,32 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) start_at_ns: Option<u64>,
     /// Where it waits until others are ready as well, if any.
     pub(in crate::scenario) gate: Option<Arc<StartGate>>,
-    /// Control socket for `weir ctl`, if any.
-    pub(in crate::scenario) socket: Option<PathBuf>,
+    /// Brings commands for its connections, if any.
+    pub(in crate::scenario) orders: Option<Arc<Mutex<mpsc::Receiver<Order>>>>,
     /// Whether to store its record.
     pub(in crate::scenario) is_kept: bool,
 }
 
+/// A command for connections of a running test.
+#[derive(Debug)]
+pub(in crate::scenario) struct Order {
+    pub(in crate::scenario) command: Command,
+    /// Gets the answer; closed without one if the test has ended.
+    pub(in crate::scenario) reply: mpsc::SyncSender<Result<(), String>>,
+}
+
+impl Job {
+    /// The commands that have come, once the test `is_running`.
+    fn orders_of(&self, is_running: bool) -> Vec<Order> {
+        let orders = self.orders.as_ref().filter(|_| is_running);
+        orders.map(|orders| lock(orders).try_iter().collect()).unwrap_or_default()
+    }
+}
+
+/// Between two looks at what a test is asked to do.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same for a test whose connections can be started and stopped.
+const ORDERS_LOOK: Duration = Duration::from_millis(2);
 /// From the moment when the last test is ready to the common start: the others have to learn of it.
 const START_LEAD: Duration = Duration::from_millis(500);
 /// Exit code of a test whose peer was unreachable, refused it, or disappeared.
@@ -134,7 +152,6 @@ impl Environment<'_> {
             key: target.key,
             labels: job.labels.iter().cloned().collect(),
             store: job.is_kept && !self.options.no_store,
-            control_socket: job.socket.clone().filter(|_| !is_remote),
             emulator: emulator.map(|(socket, side)| EmulatorOnPath {
                 control_socket: socket.into(),
                 client_side: side.map(Into::into),
@@ -154,8 +171,17 @@ impl Environment<'_> {
         let mut so_far = Progress::default();
         let mut asked = false;
         let mut latest = job.until;
+        let mut is_running = false;
+        let mut unanswered: VecDeque<mpsc::SyncSender<_>> = VecDeque::new();
+        let look = if job.orders.is_some() { ORDERS_LOOK } else { LOOK };
         loop {
-            match running.next_within(Duration::from_millis(20)) {
+            match running.next_within(look) {
+                Ok(Event::Start(_)) => is_running = true,
+                Ok(Event::Commanded(answer)) => {
+                    if let Some(reply) = unanswered.pop_front() {
+                        let _ = reply.try_send(answer.error.map_or(Ok(()), Err));
+                    }
+                }
                 Ok(Event::Interval(interval)) => {
                     for end in [&interval.total.forward, &interval.total.reverse] {
                         let sender = end.as_ref().and_then(|end| end.sender.as_ref());
@@ -176,10 +202,18 @@ impl Environment<'_> {
                 Ok(_) | Err(NoEvent::Timeout) => {}
                 Err(NoEvent::Ended) => break,
             }
+            for Order { command, reply } in job.orders_of(is_running) {
+                match running.command(&command) {
+                    Ok(()) => unanswered.push_back(reply),
+                    Err(error) => drop(reply.try_send(Err(error.message))),
+                }
+            }
             if let Some(at_ns) = job.gate.as_ref().and_then(|gate| gate.at_ns.get())
                 && !std::mem::replace(&mut has_started, true)
+                && let Err(error) = running.command(&Command::Start { at_ns: *at_ns })
             {
-                running.command(&Command::Start { at_ns: *at_ns });
+                refusal = Some(*error);
+                running.stop();
             }
             let late = latest.is_some_and(|until| Instant::now() >= until);
             if late && asked {
@@ -219,29 +253,5 @@ impl Environment<'_> {
                 Ok(Err(NoRecord { reason, peer_unreachable, interrupted: asked, not_simulated }))
             }
         }
-    }
-}
-
-/// Sends one request to the control socket of a running test; returns the answer.
-pub(in crate::scenario) fn control(
-    socket: &Path,
-    verb: &str,
-    connection: Option<&str>,
-) -> Result<(), ScenarioError> {
-    let what = format!("test at {}", socket.display());
-    let mut stream = weir_net::local::connect(socket).map_err(failed("reach", &what))?;
-    let _ = stream.set_read_timeout(Some(END));
-    let mut request = json!({ "verb": verb });
-    if let Some(connection) = connection {
-        request["connection"] = connection.into();
-    }
-    stream.write_all(format!("{request}\n").as_bytes()).map_err(failed("ask", &what))?;
-    let mut answer = String::new();
-    let read = BufReader::new(Read::take(stream, 16 << 20)).read_line(&mut answer);
-    read.map_err(failed("ask", &what))?;
-    let answer: Value = serde_json::from_str(&answer).map_err(failed("understand", &what))?;
-    match answer["ok"].as_bool() {
-        Some(true) => Ok(()),
-        _ => Err(ScenarioError::program(&what, answer["error"].as_str().unwrap_or("no answer"))),
     }
 }

@@ -3,6 +3,9 @@
 use super::runs::no_record;
 use super::*;
 
+/// For a background test to start, and to answer a command.
+const ANSWER: Duration = Duration::from_secs(10);
+
 impl<'d> Inner<'d, '_, '_> {
     /// Starts a test in the background.
     pub(super) fn begin<'s>(
@@ -25,7 +28,7 @@ impl<'d> Inner<'d, '_, '_> {
         if lock(&execution.background).iter().any(running) {
             return Err(ScenarioError::program(self.name, "it runs already"));
         }
-        let socket = environment.socket();
+        let (sender, orders) = mpsc::channel();
         let key = format!("{}#1", self.path);
         let one =
             SingleRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
@@ -34,12 +37,12 @@ impl<'d> Inner<'d, '_, '_> {
         let [path] = &paths[..] else {
             return Err(ScenarioError::program(self.name, "a background test has one sender"));
         };
-        let job = Job { socket: Some(socket.clone()), ..self.job(&one, path, plan) };
+        let job = Job { orders: Some(Arc::new(Mutex::new(orders))), ..self.job(&one, path, plan) };
         let stop = Arc::new(AtomicBool::new(false));
         let state = Arc::new((Mutex::new(BackgroundState::default()), Condvar::new()));
         lock(&execution.background).push(Background {
             name: self.name.into(),
-            socket,
+            orders: sender,
             stop: stop.clone(),
             state: state.clone(),
             rules: self.rules.clone(),
@@ -128,7 +131,8 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     pub(super) fn start(&self, which: &StopStep) -> Result<(), ScenarioError> {
-        control(&self.socket(&which.test)?, "start", which.connection.as_deref())
+        let connection = which.connection.clone();
+        self.order(&which.test, Command::StartConnection { connection })
     }
 
     pub(super) fn stop(
@@ -136,31 +140,41 @@ impl<'d> Inner<'d, '_, '_> {
         which: &StopStep,
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        let socket = self.socket(&which.test)?;
-        if let Some(connection) = &which.connection {
-            return control(&socket, "stop", Some(connection));
+        let connection = which.connection.clone();
+        let is_whole = connection.is_none();
+        let stopped = self.order(&which.test, Command::StopConnection { connection });
+        if !is_whole {
+            return stopped;
         }
-        // Stops all connections: the test ends normally, with a complete record.
-        if control(&socket, "stop", None).is_err() {
+        // Without connections the test ends normally, with a complete record.
+        if stopped.is_err() {
             let stop = self.execution.in_background(&which.test, |test| test.stop.clone())?;
             stop.store(true, Ordering::Relaxed);
         }
         self.follow(&which.test, out, &|_| false)
     }
 
-    /// The control socket of a background test, once it listens.
-    pub(super) fn socket(&self, test: &str) -> Result<std::path::PathBuf, ScenarioError> {
-        let (socket, state) =
-            self.execution.in_background(test, |test| (test.socket.clone(), test.state.clone()))?;
-        let end = Instant::now() + Duration::from_secs(10);
-        while !socket.exists()
-            && lock(&state.0).ended.is_none()
-            && Instant::now() < end
-            && !self.execution.is_stopped()
-        {
-            std::thread::sleep(Duration::from_millis(5));
+    /// Has a command carried out by a background test, once it runs.
+    fn order(&self, test: &str, command: Command) -> Result<(), ScenarioError> {
+        let (orders, state) =
+            self.execution.in_background(test, |test| (test.orders.clone(), test.state.clone()))?;
+        let failed = |reason: &str| ScenarioError::program(test, reason);
+        let (reply, answer) = mpsc::sync_channel(1);
+        orders.send(Order { command, reply }).map_err(|_| failed("it has ended"))?;
+        let end = Instant::now() + ANSWER;
+        loop {
+            match answer.recv_timeout(Duration::from_millis(20)) {
+                Ok(done) => return done.map_err(|reason| failed(&reason)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(failed("it has ended")),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            if lock(&state.0).ended.is_some() {
+                return Err(failed("it has ended"));
+            }
+            if Instant::now() >= end || self.execution.is_stopped() {
+                return Err(failed("it does not answer"));
+            }
         }
-        Ok(socket)
     }
 }
 

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use weir_jobs::Command;
 use weir_model::experiment::{
     Action, CompareStep, HostUse, Metric, Outcome, Point, Rule, RunRef, Scenario, SearchStep, Step,
     StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
@@ -20,7 +21,7 @@ use weir_net::thread::lock;
 use weir_sim::Simulation;
 
 use super::checkpoint::{Checkpoint, StoredRun};
-use super::environment::{Environment, Job, NoRecord, Progress, StartGate, Tested, control};
+use super::environment::{Environment, Job, NoRecord, Order, Progress, StartGate, Tested};
 use super::grid::{AxisValues, block, key, points};
 use super::judge::{Intervals, judge, run_ref, summaries};
 use super::plans::TestPath;
@@ -57,7 +58,8 @@ const FAILURES: u64 = 3;
 /// A background test: runs while other steps do, until a step waits for it.
 struct Background {
     name: String,
-    socket: std::path::PathBuf,
+    /// Takes commands for its connections.
+    orders: mpsc::Sender<Order>,
     stop: Arc<AtomicBool>,
     state: Arc<(Mutex<BackgroundState>, Condvar)>,
     /// Its expectations.

@@ -201,7 +201,7 @@ impl<'d> Inner<'d, '_, '_> {
             until: self.until,
             start_at_ns: self.start_at_ns(run),
             gate: None,
-            socket: None,
+            orders: None,
             is_kept: true,
         }
     }

@@ -225,10 +225,10 @@ fn show(
                 screen.outcome(Ok("stopping the test".into()));
             }
             Some(Action::Start(flow)) => {
-                pending = Some((format!("{flow}: started"), controls.commands.start(&flow)));
+                pending = Some((format!("{flow}: started"), controls.commands.start(Some(&flow))));
             }
             Some(Action::Stop(flow)) => {
-                pending = Some((format!("{flow}: stopping"), controls.commands.stop(&flow)));
+                pending = Some((format!("{flow}: stopping"), controls.commands.stop(Some(&flow))));
             }
             Some(Action::Rate(flow, rate)) => {
                 let answer = controls.commands.rate(&flow, rate);
