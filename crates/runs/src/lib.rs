@@ -73,4 +73,4 @@ pub use tables::{
     write_run,
 };
 pub use time::{Edge, moment_of, new_run_id, rfc3339, unix_ms_of};
-pub use watches::Watches;
+pub use watches::{LatestBurst, LatestPair, MeshSummary, Watches};

@@ -136,7 +136,15 @@ fn a_mesh_is_measured_and_an_agent_that_returns_resumes() {
     let records = results["results"].as_array().unwrap().iter();
     assert_eq!(records.filter(|result| result["record"].is_object()).count(), 0);
     // What was measured is stored.
-    assert!(fleet.directory.path().join("data/weir/watches.db").exists());
+    let file = fleet.directory.path().join("data/weir/watches.db");
+    assert!(file.exists());
+    let stored = weir_runs::Watches::open(&file).unwrap();
+    let latest = stored.latest("lab").unwrap();
+    let pairs: Vec<_> = latest.iter().map(|one| (one.from.as_str(), one.to.as_str())).collect();
+    assert_eq!(pairs, [("a", "b"), ("a", "c"), ("b", "c")]);
+    assert!(latest.iter().all(|one| one.window_seconds == 10.0));
+    let agents = stored.agents("lab").unwrap();
+    assert_eq!(agents.iter().map(|one| one.agent.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub struct StartLine {
 pub enum AgentState {
     /// It is connected.
     Connected,
-    /// It was not seen for 50 s, or was stopped: its pairs pause until it is back.
+    /// It was not seen for 50 s, was stopped, or no longer belongs to the mesh: its pairs pause until it is back.
     Gone,
     /// It can't be measured; the line states why.
     Unusable,

@@ -116,7 +116,16 @@ impl Watch {
             self.members.keys().filter(|name| !listed.contains_key(name)).cloned().collect();
         for name in forgotten {
             self.leave(&name).await;
-            self.members.remove(&name);
+            let before = self.members.remove(&name);
+            if before.is_some_and(|member| member.state != AgentState::Gone) {
+                self.line(&Line::Agent(AgentLine {
+                    at_unix_seconds: now(),
+                    agent: name.to_string(),
+                    state: AgentState::Gone,
+                    address: None,
+                    reason: None,
+                }));
+            }
         }
         for (name, member) in listed {
             let before = self.members.insert(name.clone(), member.clone());
@@ -279,7 +288,7 @@ impl Watch {
             pair.end_minute(names);
             pair.take_minutes().into_iter().for_each(|minute| self.store.minute(minute));
         }
-        self.store.flush(now() as u64);
+        self.store.flush_all(now() as u64);
     }
 
     /// Draws the table and exports the metrics; once a second.
