@@ -250,6 +250,20 @@ impl<S: Send + Sync> FromRequestParts<S> for PathSegments {
     }
 }
 
+/// Three segments of the path.
+pub(crate) struct ThreeSegments(pub(crate) String, pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ThreeSegments {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        use axum::extract::Path;
+        let path: Result<Path<(String, String, String)>, _> =
+            Path::from_request_parts(parts, state).await;
+        path.map(|Path((a, b, c))| ThreeSegments(a, b, c)).map_err(|e| no_path(parts, &e))
+    }
+}
+
 /// The precondition of a change (RFC 9110, 13.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {

@@ -6,6 +6,7 @@ pub(crate) mod experiments;
 pub(crate) mod imports;
 pub(crate) mod labs;
 pub(crate) mod laws;
+pub(crate) mod meshes;
 pub(crate) mod page;
 pub(crate) mod plans;
 pub(crate) mod runs;

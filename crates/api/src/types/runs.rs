@@ -71,7 +71,7 @@ pub(crate) struct RunsQuery {
 }
 
 /// The forms of a time in a query.
-fn moment(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(super) fn moment(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "anyOf": [
         { "type": "string", "format": "date" },
         { "type": "string", "format": "date-time" },

@@ -47,6 +47,7 @@ fn the_server_reports_what_it_is() {
         "/audit",
         "/profiles",
         "/calibration",
+        "/meshes",
     ] {
         get(s.address, path).expect(200);
     }

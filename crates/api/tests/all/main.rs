@@ -14,6 +14,7 @@ mod hostile;
 mod imports;
 mod launcher;
 mod limits;
+mod meshes;
 mod openapi;
 mod refusals;
 mod speed;
