@@ -125,6 +125,9 @@ export function when(rfc3339: string | null | undefined): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+/** The same of seconds since 1970. */
+export const whenUnix = (unixSeconds: number): string => when(new Date(unixSeconds * 1000).toISOString());
+
 /** Number and unit in one string. */
 export const text = (figure: Figure): string => (figure.unit ? `${figure.number} ${figure.unit}` : figure.number);
 
@@ -151,6 +154,8 @@ export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
       return { number: isFigure(value) && !Number.isInteger(value) ? significant(value, 4 + extra) : count(value), unit: '' };
     case 'number':
       return { number: isFigure(value) ? (Number.isInteger(value) ? String(value) : significant(value, 4 + extra)) : ABSENT.number, unit: '' };
+    case 'unix_seconds':
+      return { number: isFigure(value) ? whenUnix(value) : ABSENT.number, unit: '' };
     case 'packets':
       return { number: count(value), unit: 'pkt' };
     default:

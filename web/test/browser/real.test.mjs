@@ -3,9 +3,9 @@
 // engine made, counts as it says, writes a packet trace, and tells an alarm; the demo is run on the virtual clock.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { cells, CHROMIUM, comes, frames, lacking, launch } from './harness.mjs';
 
@@ -784,5 +784,73 @@ test('the loss of a running test has an outage that is over, as its record does'
   } finally {
     await end?.();
     await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
+/** Starts the program with the page's directories, and resolves when its output, so far, is `wanted`. */
+async function beside(words, wanted) {
+  const env = { ...process.env, WEIR_DATA_DIR: join(directory, 'data'), WEIR_CONFIG_DIR: join(directory, 'config'), WEIR_RUNTIME_DIR: join(directory, 'run') };
+  const child = spawn(program, words, { env, cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
+  const end = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child.on('exit', resolve));
+    child.kill('SIGTERM');
+    await gone;
+  };
+  let [output, errors] = ['', ''];
+  child.stderr.on('data', (chunk) => (errors += chunk));
+  try {
+    await new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`${words.join(' ')} did not get there in 60 s: ${output}${errors}`)), 60_000);
+      child.stdout.on('data', (chunk) => {
+        output += chunk;
+        if (!wanted(output)) return;
+        clearTimeout(timer);
+        resolve();
+      });
+      child.on('exit', (code) => reject(new Error(`${words[0]} ended with ${code}: ${errors}`)));
+    });
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return { output, end };
+}
+
+test('a mesh that is measured is shown, with its bursts', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs need root here');
+  const nats = process.env.NATS_SERVER ?? join(dirname(program), '../tools/nats-server');
+  if (!existsSync(nats)) return t.skip('SKIPPED: nats-server missing (scripts/ensure.sh test)');
+  const isObject = (text) => {
+    try {
+      return JSON.parse(text) !== null;
+    } catch {
+      return false;
+    }
+  };
+  const fleet = await beside(['fleet', 'dev', '--agents', '2', '--port', '0', '--json', '--nats-server', nats], isObject);
+  let watch;
+  try {
+    const { nats: url, nkey } = JSON.parse(fleet.output);
+    writeFileSync(join(directory, 'mesh.toml'), 'schema = "weir.mesh/1"\nname = "pair"\nwindows = ["10s"]\n\n[bursts]\nevery = "10m"\nduration = "1s"\n');
+    watch = await beside(['fleet', 'watch', '--nats', url, '--nkey', nkey, '--json', 'mesh.toml'], (text) => text.includes('"line":"second"'));
+    const page = await site.page({ hash: '#/mesh' });
+    const cell = page.locator('td a[href="#/mesh/pair/a/b"]');
+    await cell.waitFor({ timeout: 60_000 });
+    assert.match(await cell.innerText(), /^[\d.]+/);
+    const { agents, pairs } = await api('GET', '/meshes/pair');
+    assert.deepEqual(agents.map((agent) => [agent.name, agent.state]), [['a', 'connected'], ['b', 'connected']]);
+    assert.deepEqual([pairs.from, pairs.to, pairs.window_seconds], [[0], [1], [10]]);
+    await cell.click();
+    await page.getByRole('heading', { name: 'a → b' }).waitFor();
+    // The agents of a development fleet share the data directory of the page: the run is here.
+    const run = page.getByRole('table', { name: 'Bursts' }).getByRole('link').first();
+    await run.waitFor({ timeout: 60_000 });
+    await run.click();
+    await page.getByRole('heading', { name: 'Flows' }).waitFor();
+    site.quiet();
+  } finally {
+    await watch?.end();
+    await fleet.end();
   }
 });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
+import { meshOf } from '../mock/mesh.mjs';
 import { draft, frames, lacking, open } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -33,6 +34,8 @@ before(async () => {
   site.mock.experimentMs = 0;
   site.mock.startDemo({});
   site.mock.labs = [{ name: 'lab1', hosts: [{ name: 'a', ipv4: '10.77.0.1', ipv6: 'fd00::1' }], nodes: ['a', 'm', 'b'] }];
+  site.mock.meshes.set('core', () => meshOf('core', ['paris', 'lyon', 'berlin', 'madrid', 'oslo'], { gone: ['madrid'], unusable: ['oslo'], down: ['paris/lyon'], lost: { 'paris/lyon': 0.4, 'lyon/berlin': 0.01, 'paris/berlin': 0.0004 } }));
+  site.mock.meshes.set('wide', () => meshOf('wide', Array.from({ length: 20 }, (_, index) => `site-${index}`), { gone: ['site-3'], at: Date.now() / 1000 - 60 }));
   const runs = [...site.mock.records.keys()];
   site.mock.speed.results.set('r1', { id: 'r1', at: '2026-03-01T00:00:00Z', version: '0.1.0', ...site.mock.speed.judged, download: { bytes: 1e6, seconds: 1, bits_per_second: 8e6 }, latency: { idle: [0.01, 0.02], download: [0.2, 0.3], upload: [0.1] }, curves: { download: [{ from: 0, to: 1, rate: 8e6 }, { from: 1, to: 2, rate: 9e6 }], upload: [] } });
   const running = site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
@@ -63,6 +66,11 @@ before(async () => {
     ['sweep', '#/scenarios', 'Latency under load', click('New sweep', 'button')],
     ['experiment', `#/scenarios/${experiment.id}`, 'mean loss'],
     ['interrupted', `#/scenarios/${interrupted.id}`, 'Resume'],
+    ['mesh', '#/mesh/core', 'no reply', async (page) => void (await page.locator('td a').first().hover(), await page.getByRole('tooltip').waitFor())],
+    ['round trips', '#/mesh/core?figure=round-trip', 'berlin'],
+    ['rates', '#/mesh/core?figure=rate', 'berlin'],
+    ['large mesh', '#/mesh/wide', 'site-19'],
+    ['pair', '#/mesh/core/paris/lyon', 'Bursts', async (page) => void (await page.getByText('Rate of bursts').first().waitFor())],
     ['system', '#/system', 'Limits'],
     ['doctor', '#/system', 'Limits', click('Doctor')],
     ['demo', '#/system', 'Limits', async (page) => (await click('Demo')(page), void (await page.getByText('On a plain link').waitFor()))],

@@ -5,6 +5,7 @@ import { readFileSync, existsSync } from 'node:fs';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { askedFigures, checked, checkedTimeline, positionOf, triggerOf, turned } from './emulator.mjs';
+import { pairHistory } from './mesh.mjs';
 import { SpeedMock } from './websocket.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
@@ -157,6 +158,8 @@ export class Mock {
   emulators = new Map();
   experiments = [];
   labs = [];
+  /** What makes the present state of a mesh, by its name: see mesh.mjs. */
+  meshes = new Map();
   tags = { id: { campaign: 'spring' } };
   calls = [];
   demo = { progress: [] };
@@ -751,6 +754,14 @@ export class Mock {
       }
       case 'GET profiles':
         return { body: { profiles: PROFILES, traffic: TRAFFIC } };
+      case 'GET meshes': {
+        const entries = [...this.meshes.values()].map((make) => make()).map((one) => ({ name: one.name, measured_at_unix_seconds: one.measured_at_unix_seconds, agents: one.agents.length, connected_agents: one.agents.filter((agent) => agent.state === 'connected').length, pairs: one.pairs.from.length }));
+        if (id === undefined) return { body: { now_unix_seconds: Date.now() / 1000, meshes: entries } };
+        const mesh = this.meshes.get(id)?.();
+        if (mesh === undefined) throw new Refused(404, `no mesh "${id}"`);
+        if (part === 'pairs') return { body: pairHistory(mesh, name, verb, query.get('since') ?? '1d') };
+        return { body: { ...mesh, now_unix_seconds: mesh.now_unix_seconds ?? Date.now() / 1000 } };
+      }
       case 'GET labs':
         return { body: { labs: this.labs } };
       case 'POST labs':

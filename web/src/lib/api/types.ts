@@ -677,6 +677,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/meshes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Meshes that `weir fleet watch` measures or has measured from this host, by name. */
+        get: operations["listMeshes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/meshes/{mesh}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The agents of a mesh and the latest figures of each pair. */
+        get: operations["getMesh"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/meshes/{mesh}/pairs/{from}/{to}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Figures of a pair over time, its bursts and changes. The two agents may be in either order. */
+        get: operations["getPair"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/metrics": {
         parameters: {
             query?: never;
@@ -1196,6 +1247,15 @@ export interface components {
              */
             timeout: components["schemas"]["Span"];
         };
+        /**
+         * @description Whether an agent of the mesh is connected.
+         *
+         *     - `connected`: It is connected.
+         *     - `gone`: It was not seen for 50 s, was stopped, or no longer belongs to the mesh: its pairs pause until it is back.
+         *     - `unusable`: It can't be measured; the line states why.
+         * @enum {string}
+         */
+        AgentState: "connected" | "gone" | "unusable";
         /** @description Consecutive flows that share one policer, one rate and queue, and one delay law, in each direction. */
         Aggregate: {
             /**
@@ -1637,6 +1697,43 @@ export interface components {
          * @example 48+5
          */
         Cells: string | number;
+        /** @description A change of a pair's figure: between two adjacent windows, by more than the threshold and than chance explains. */
+        ChangeLine: {
+            /**
+             * Format: double
+             * @description Its value in the window after.
+             */
+            after: number;
+            /**
+             * Format: double
+             * @description The end of the first window and start of the second.
+             */
+            at_unix_seconds: number;
+            /**
+             * Format: double
+             * @description Its value in the window before.
+             */
+            before: number;
+            /** @description The figure. */
+            figure: components["schemas"]["ChangedFigure"];
+            /** @description The agent that probes. */
+            from: string;
+            /**
+             * Format: double
+             * @description The change had to exceed this: the larger of the threshold and the noise.
+             */
+            threshold: number;
+            /** @description The agent that replies. */
+            to: string;
+        };
+        /**
+         * @description A figure for which changes are marked.
+         *
+         *     - `round-trip`: The median round trip, s.
+         *     - `loss`: Lost / sent.
+         * @enum {string}
+         */
+        ChangedFigure: "round-trip" | "loss";
         /** @description A chart of a table. */
         ChartSpec: {
             /**
@@ -6141,6 +6238,161 @@ export interface components {
              */
             unjoined_packets?: number | null;
         };
+        /** @description An agent of a mesh. */
+        MeshAgent: {
+            /** @description Its address, to which others send probes. */
+            address?: string | null;
+            /** @description Its name. */
+            name: string;
+            /** @description Why it can't be measured. */
+            reason?: string | null;
+            /**
+             * Format: double
+             * @description When it took on this state, s since 1970.
+             */
+            since_unix_seconds?: number | null;
+            /** @description Its state; absent if only its figures are known. */
+            state?: components["schemas"]["AgentState"] | null;
+        };
+        /** @description A burst. */
+        MeshBurst: {
+            /**
+             * Format: double
+             * @description When its result arrived.
+             */
+            at_unix_seconds: number;
+            /**
+             * Format: double
+             * @description Payload rate at the receiver.
+             */
+            bits_per_second?: number | null;
+            /** @description Why it has no result. */
+            error?: string | null;
+            /** @description The agent that sends. */
+            from: string;
+            /** @description Whether its run is stored on this host too; the sending agent stores it. */
+            is_stored_here: boolean;
+            /**
+             * Format: double
+             * @description Lost / sent, of UDP.
+             */
+            loss_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Segments retransmitted, of TCP.
+             */
+            retransmits?: number | null;
+            /** @description The id of its record, which the sending agent has stored. */
+            run?: string | null;
+            /**
+             * Format: double
+             * @description Time of sending, s.
+             */
+            seconds?: number | null;
+            /** @description The agent that receives. */
+            to: string;
+            /** @description `tcp`, or `udp` at a stated rate. */
+            transport: string;
+        };
+        /** @description Bursts as columns of equal length. */
+        MeshBursts: {
+            /** @description When its result arrived, s since 1970. */
+            at_unix_seconds: number[];
+            /** @description Payload rate at the receiver; `null` if the burst failed. */
+            bits_per_second: (number | null)[];
+            /** @description The agent that sent: its index in `agents`. */
+            from: number[];
+            /** @description The agent that received: its index in `agents`. */
+            to: number[];
+        };
+        /** @description A mesh in a list. */
+        MeshEntry: {
+            /**
+             * Format: uint64
+             * @description Number of its agents.
+             */
+            agents: number;
+            /**
+             * Format: uint64
+             * @description Number of those that were connected when they were last seen by the watch.
+             */
+            connected_agents: number;
+            /**
+             * Format: double
+             * @description Start of the latest second that was measured, s since 1970; absent if none was.
+             */
+            measured_at_unix_seconds?: number | null;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description Number of pairs that have figures.
+             */
+            pairs: number;
+        };
+        /** @description Meshes, by name. */
+        MeshList: {
+            /** @description The meshes. */
+            meshes: components["schemas"]["MeshEntry"][];
+            /**
+             * Format: double
+             * @description This server's time, s since 1970.
+             */
+            now_unix_seconds: number;
+        };
+        /**
+         * @description Figures of pairs as columns of equal length; `null` is a figure that was not measured. They are those of the shortest rolling
+         *     window, or of the latest second in a mesh without windows.
+         */
+        MeshPairs: {
+            /** @description Start of the latest second, s since 1970. */
+            at_unix_seconds: number[];
+            /** @description Mean one-way delay to the agent that replies. */
+            forward_delay_seconds: (number | null)[];
+            /** @description The agent that probes: its index in `agents`. */
+            from: number[];
+            /** @description Probes of the latest second that did not come back. */
+            last_lost_packets: number[];
+            /** @description Probes sent in the latest second. */
+            last_sent_packets: number[];
+            /** @description Lost / sent. */
+            loss_ratio: (number | null)[];
+            /** @description Bound of the error of both one-way delays. */
+            one_way_error_seconds: (number | null)[];
+            /** @description Mean delay of the way back, including the time that the far agent takes to reply. */
+            return_delay_seconds: (number | null)[];
+            /** @description Mean round trip. */
+            round_trip_mean_seconds: (number | null)[];
+            /** @description Median round trip. */
+            round_trip_p50_seconds: (number | null)[];
+            /** @description Probes sent in the window. */
+            sent_packets: number[];
+            /** @description The agent that replies: its index in `agents`. */
+            to: number[];
+            /** @description Length of the window, s. */
+            window_seconds: number[];
+        };
+        /** @description A mesh: its agents and the latest figures of each pair. */
+        MeshState: {
+            /** @description Its agents, by name. */
+            agents: components["schemas"]["MeshAgent"][];
+            /** @description The latest burst of each direction of each pair. */
+            bursts: components["schemas"]["MeshBursts"];
+            /**
+             * Format: double
+             * @description Start of the latest second that was measured, s since 1970; absent if none was.
+             */
+            measured_at_unix_seconds?: number | null;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: double
+             * @description This server's time, s since 1970: figures are as old as the difference to it.
+             */
+            now_unix_seconds: number;
+            /** @description The latest figures of each pair. */
+            pairs: components["schemas"]["MeshPairs"];
+        };
         /** @description A metric's entry in the API. */
         Metric: {
             /** @description Which values are better. */
@@ -6350,6 +6602,105 @@ export interface components {
              * @default 0
              */
             unfinished: number;
+        };
+        /** @description Figures of a pair over time. */
+        PairHistory: {
+            /** @description Bursts in both directions, in order of time: the latest 1000 of each. */
+            bursts: components["schemas"]["MeshBurst"][];
+            /** @description Changes of its figures, in order of time: the latest 1000. */
+            changes: components["schemas"]["ChangeLine"][];
+            /** @description The agent that probes. */
+            from: string;
+            /** @description The name of the mesh. */
+            mesh: string;
+            /**
+             * Format: int64
+             * @description Length of a point, s: 60, or a multiple where more than 1500 minutes are in the time.
+             */
+            point_seconds: number;
+            /** @description The points that have figures, in order of time. */
+            points: components["schemas"]["PairPoint"][];
+            /**
+             * Format: int64
+             * @description Start of the time, s since 1970.
+             */
+            since_unix_seconds: number;
+            /** @description The agent that replies. */
+            to: string;
+            /**
+             * Format: int64
+             * @description Its end, s since 1970.
+             */
+            until_unix_seconds: number;
+        };
+        /** @description Figures of a pair over one or several minutes. Of several, percentiles are absent, and means are weighted by their probes. */
+        PairPoint: {
+            /**
+             * Format: uint64
+             * @description Probes that arrived at the far agent, by its own count, in this time.
+             */
+            arrived_packets?: number | null;
+            /**
+             * Format: int64
+             * @description Its start, s since 1970: a multiple of `point_seconds`.
+             */
+            at_unix_seconds: number;
+            /**
+             * Format: double
+             * @description Time that the figures cover, s; less than the time that they are of if measuring was interrupted.
+             * @default 0
+             */
+            covered_seconds: number;
+            /**
+             * Format: double
+             * @description Mean one-way delay there.
+             */
+            forward_delay_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Lost / sent; absent if none was sent.
+             */
+            loss_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Probes lost on the path there, by gaps in the numbers that arrived. They are counted when a later probe arrives, so that
+             *     those of an outage are counted after it.
+             */
+            lost_forward_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Probes that did not: sent - received.
+             * @default 0
+             */
+            lost_packets: number;
+            /**
+             * Format: double
+             * @description Bound of the error of both one-way delays: that of the relation of the agents' clocks.
+             */
+            one_way_error_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Probes that came back within the loss threshold.
+             * @default 0
+             */
+            received_packets: number;
+            /**
+             * Format: double
+             * @description Mean round trip minus mean one-way delay there: the mean delay of the way back, including the time that the far agent
+             *     takes to reply. Absent if probes were lost.
+             */
+            return_delay_seconds?: number | null;
+            /**
+             * @description Round trips, by the probing agent's clock, including the time that the far agent takes to reply. Percentiles are absent
+             *     below 10 / (1 - q) samples.
+             */
+            round_trip?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: uint64
+             * @description Probes sent.
+             * @default 0
+             */
+            sent_packets: number;
         };
         /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
         Pareto: {
@@ -11644,6 +11995,80 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Preview"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listMeshes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeshList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getMesh: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                mesh: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeshState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getPair: {
+        parameters: {
+            query?: {
+                /** @description From this time on: a date, an RFC 3339 time, or an age such as `2h` or `7d`. Absent: a day before `until`. */
+                since?: string;
+                /** @description Before this time. Absent: now. */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                mesh: string;
+                from: string;
+                to: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PairHistory"];
                 };
             };
             default: components["responses"]["Problem"];

@@ -2,7 +2,7 @@
 
 import { at, type Figure } from './figure';
 import { axisTitle, estimated, fitted, linear, logarithmic, type Measure, type Unit, unitFor } from './label';
-import { log, logRange, Step, widened } from './ticks';
+import { clock, log, logRange, Step, widened } from './ticks';
 
 type Axis = Figure['x'];
 
@@ -136,6 +136,12 @@ export class Ruler {
 
   static #linear(axis: Axis, least: number, most: number, from: number, to: number, wanted: number, isRound: boolean, isClamped = true): Ruler {
     const [low, high] = widened(least, most);
+    if (axis.quantity === 'unix_seconds') {
+      const ruler = new Ruler(low, high, false, from, to, isClamped);
+      ruler.title = axis.label;
+      ruler.ticks = clock(low, high, wanted).map(({ value, label }) => ({ at: ruler.place(value), label }));
+      return ruler;
+    }
     const unit = unitFor(axis.quantity, Math.max(Math.abs(low), Math.abs(high)));
     let [bottom, top] = [low / unit.factor, high / unit.factor];
     // Counts have whole marks only.

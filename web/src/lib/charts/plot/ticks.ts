@@ -103,3 +103,30 @@ export function log(low: number, high: number, most: number): LogMark[] {
   }
   return marks;
 }
+
+const MINUTE = 60;
+const HOUR = 3600;
+const DAY = 86_400;
+/** Distances of the marks of a time axis, s. */
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7 * DAY, 30 * DAY];
+
+/** A mark of a time axis, s since 1970. */
+export interface ClockMark {
+  value: number;
+  label: string;
+}
+
+/** About `most` marks at round times of this browser's time zone: times of day, or dates at midnight. */
+export function clock(low: number, high: number, most: number): ClockMark[] {
+  const step = CLOCK_STEPS.find((one) => (high - low) / one <= most) ?? Math.ceil((high - low) / most / DAY) * DAY;
+  const two = (n: number) => String(n).padStart(2, '0');
+  const offset = new Date(low * 1000).getTimezoneOffset() * MINUTE;
+  const marks: ClockMark[] = [];
+  for (let value = Math.ceil((low - offset) / step - 1e-9) * step + offset; value <= high && marks.length < 64; value += step) {
+    const at = new Date(value * 1000);
+    const isMidnight = at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0;
+    const time = `${two(at.getHours())}:${two(at.getMinutes())}${step < MINUTE ? `:${two(at.getSeconds())}` : ''}`;
+    marks.push({ value, label: isMidnight || step >= DAY ? `${two(at.getMonth() + 1)}-${two(at.getDate())}` : time });
+  }
+  return marks;
+}
