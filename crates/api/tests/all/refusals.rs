@@ -96,9 +96,16 @@ fn every_parameter_of_a_query_is_named() {
         ("/emulators/{id}/history", "after", "after=soon"),
         ("/experiments/{id}/report", "format", "format=pdf"),
         ("/experiments/{id}/report", "from_zero", "from_zero=yes"),
+        ("/meshes/{mesh}/pairs/{from}/{to}", "since", "since=soon"),
+        ("/meshes/{mesh}/pairs/{from}/{to}", "until", "until=soon"),
     ];
+    let filled = |path: &str| {
+        ["{id}", "{mesh}", "{from}", "{to}"]
+            .iter()
+            .fold(path.to_owned(), |path, name| path.replace(name, "run-one"))
+    };
     for (path, key, query) in wrong {
-        let path = path.replace("{id}", "run-one");
+        let path = filled(path);
         let asked = format!("{path}?{query}");
         says_all(&get(s.address, &asked), &format!("?{key}"), &asked);
     }
@@ -117,7 +124,7 @@ fn every_parameter_of_a_query_is_named() {
             queried = true;
         }
         if queried {
-            let asked = format!("{}?nonsense=1", path.replace("{id}", "run-one"));
+            let asked = format!("{}?nonsense=1", filled(path));
             says_all(&get(s.address, &asked), "?nonsense", &asked);
         }
     }
