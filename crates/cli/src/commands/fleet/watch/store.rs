@@ -13,7 +13,7 @@ use crate::job::warn;
 
 /// Rows that wait while the file can't be written.
 const MAX_WAITING: usize = 100_000;
-/// Writing takes at most one part in so many of the time: a slow disk gets fewer writes.
+/// Writing takes at most a tenth of the time: a slow disk gets fewer writes.
 const WRITING_PART: u32 = 10;
 
 /// The file, and the rows that are not in it yet.
