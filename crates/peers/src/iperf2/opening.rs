@@ -133,7 +133,8 @@ async fn open_to(
         Mode::Dual | Mode::TradeOff => forward.iter().map(|spec| (spec, None)).collect(),
         _ => streams.iter().map(|spec| (spec, None)).collect(),
     };
-    for (spec, back) in bounces.iter().map(|spec| (spec, None)).chain(pairs) {
+    // Round trips come last: a server of iperf reads one header at a time, and theirs comes with the first request.
+    for (spec, back) in pairs.into_iter().chain(bounces.iter().map(|spec| (spec, None))) {
         if spec.connection.shape != Shape::Stream {
             part.open_bounce(config, plan, spec, extras).await?;
         } else if spec.connection.transport.datagrams() {

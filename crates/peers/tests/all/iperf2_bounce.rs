@@ -1,7 +1,7 @@
 //! iperf2's tests of round trips (`--bounceback`): Weir with Weir, with Debian's iperf in both roles, and with peers that misbehave.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -156,6 +156,11 @@ fn header(size: u32, hold_us: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
+/// An acknowledgement of a stream's header.
+fn ack() -> Vec<u8> {
+    [2_u32, 28, 0, 0, 0, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
 #[test]
 fn hostile_requests_are_refused_and_others_served() {
     let server = Serving::start("iperf2", "127.0.0.1", Limits::default());
@@ -230,19 +235,45 @@ const LOADS: [Iperf2WorkingLoad; 3] = [
 ];
 
 /// A test of round trips for 500 ms with a load.
-fn loaded(to: SocketAddr, load: Iperf2WorkingLoad) -> Record {
+fn with_load(to: SocketAddr, load: Iperf2WorkingLoad) -> Result<Record, Failure> {
     let text = "schema = \"weir.plan/1\"\npeer = \"iperf2\"\n[[connection]]\nshape = \"rr\"\n\
                 request = 100\nresponse = 100\nduration = \"500ms\"\nrate = \"20pps/2\"";
     let plan = Plan { port: Some(to.port()), ..Plan::parse(text).unwrap() };
     let config = ClientConfig::new(plan, to.ip().to_string());
     let extras = Iperf2Extras { load: Some(load), ..Iperf2Extras::default() };
-    let record = weir_peers::run_iperf2(&config, &extras, &Stop::new(), &mut |_| {}).unwrap();
+    weir_peers::run_iperf2(&config, &extras, &Stop::new(), &mut |_| {})
+}
+
+/// The same, complete.
+fn loaded(to: SocketAddr, load: Iperf2WorkingLoad) -> Record {
+    let record = with_load(to, load).unwrap();
     assert_eq!(record.status, Status::Complete, "{load:?}");
     let done = transactions(&record);
     assert!(done.failed == 0 && done.completed >= 2, "{load:?}: {done:?}");
     let ways = usize::from(load.up) + usize::from(load.down);
     assert_eq!(record.flows.len(), 1 + ways * load.streams as usize, "{load:?}");
     record
+}
+
+#[test]
+fn a_server_that_reads_one_header_at_a_time_acknowledges_the_load() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = std::thread::spawn(move || with_load(to, LOADS[0]));
+    let mut streams = vec![];
+    for is_bounce in [false, false, true] {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut flags = [0; 4];
+        stream.read_exact(&mut flags).unwrap();
+        assert_eq!(flags == header(0, 0)[..4], is_bounce, "{flags:x?}");
+        if !is_bounce {
+            stream.write_all(&ack()).unwrap();
+        }
+        streams.push(stream);
+    }
+    drop(streams);
+    client.join().unwrap().unwrap_err();
 }
 
 #[test]
