@@ -92,9 +92,11 @@ bench-udp-merged bench-udp-cut bench-udp-xdp bench-tcp bench-rr bench-pacing ben
 	$(CARGO) build --release --locked -p weir
 	$(PYTHON) benches/bench.py --weir $(WEIR) --bare $(TARGET_DIR)/bare --only $(BENCH)
 
-bench-fleet: ## a fleet of 300 agents on one host (2 minutes once built)
+bench-fleet: ## a fleet of 300 agents, and starts of four at one instant (5 minutes once built)
 	@scripts/ensure.sh test
 	$(CARGO) test --release --locked -p weir-fleet --test all -- --ignored --exact --nocapture bench::benchmark
+	$(CARGO) build --release --locked -p weir
+	PATH=$$PATH:$(TARGET_DIR)/tools benches/starts.py --weir $(WEIR)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
 	@scripts/ensure.sh fuzz

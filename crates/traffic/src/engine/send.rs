@@ -119,7 +119,7 @@ struct Slot {
 }
 
 /// Flows with the same payload and header share one ring: headers are written just before sending, and the kernel copies.
-type Rings = HashMap<(usize, Header, ContentKey, u64), PayloadRing>;
+pub(super) type Rings = HashMap<(usize, Header, ContentKey, u64), PayloadRing>;
 
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
     let _ = set_timer_slack(1);
@@ -135,8 +135,8 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
     loop {
         loop {
             match inbox.commands.try_recv() {
-                Ok(Command::Add(token, flow)) => {
-                    let demand = lock(&flow.state).demand();
+                Ok(Command::Add(token, mut flow)) => {
+                    let demand = prepare(&mut flow, &mut rings);
                     flows.insert(token, Slot { flow, demand, at: 0 });
                     heap.push(Reverse((0, token)));
                     changed = true;
@@ -233,6 +233,40 @@ fn next_due(state: &mut Sending, now: u64) -> u64 {
     }
 }
 
+/// Fills the payloads of a new flow, if there is room for them, so that its first datagram does not wait for that; returns
+/// the flow's demand.
+pub(super) fn prepare(flow: &mut SendFlow, rings: &mut Rings) -> Demand {
+    let state = lock(&flow.state);
+    if rings.len() < MAX_RINGS {
+        ring(&state, flow.content, flow.seed, &flow.prefix, &mut flow.own_ring, rings);
+    }
+    state.demand()
+}
+
+/// The payloads of a flow.
+fn ring<'a>(
+    state: &Sending,
+    content: Content,
+    seed: u64,
+    prefix: &[u8],
+    own: &'a mut Option<PayloadRing>,
+    rings: &'a mut Rings,
+) -> &'a mut PayloadRing {
+    let payload = state.payload();
+    let header = state.header();
+    let new =
+        || PayloadRing::new(content, seed, payload).with_prefix(header.carries().bytes, prefix);
+    if state.supply().is_some() || !prefix.is_empty() {
+        return own.get_or_insert_with(new);
+    }
+    let key = (payload, header, content_key(content), seed);
+    // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
+    if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
+        rings.clear();
+    }
+    rings.entry(key).or_insert_with(new)
+}
+
 /// Serves a flow once; returns when it wants to be served again, or `None` when it is done.
 fn serve(
     flow: &mut SendFlow,
@@ -295,20 +329,7 @@ fn serve(
         }
     }
     let payload = state.payload();
-    let new_ring = || {
-        let header = state.header().carries().bytes;
-        PayloadRing::new(flow.content, flow.seed, payload).with_prefix(header, &flow.prefix)
-    };
-    let ring = if state.supply().is_some() || !flow.prefix.is_empty() {
-        flow.own_ring.get_or_insert_with(new_ring)
-    } else {
-        let key = (payload, state.header(), content_key(flow.content), flow.seed);
-        // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
-        if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
-            rings.clear();
-        }
-        rings.entry(key).or_insert_with(new_ring)
-    };
+    let ring = ring(&state, flow.content, flow.seed, &flow.prefix, &mut flow.own_ring, rings);
     let segments = segments_per_message(payload, flow.max_segments);
     let most = if flow.max_segments > 1 { MESSAGES * segments } else { PLAIN_BATCH };
     let (bytes, count) = state.fill(ring, count.min(most as u32), now);

@@ -31,6 +31,19 @@ pub(super) fn spec(id: u32, transport: TransportName) -> FlowSpec {
 }
 
 #[test]
+fn payloads_are_filled_before_the_first_datagram() {
+    let bench = Bench::new();
+    let mut rings = send::Rings::new();
+    let mut shared = bench.flow(1, sending(1));
+    send::prepare(&mut shared, &mut rings);
+    assert_eq!((rings.len(), shared.own_ring.is_some()), (1, false));
+    let mut own = bench.flow(1, sending(1));
+    own.prefix = vec![7];
+    send::prepare(&mut own, &mut rings);
+    assert_eq!((rings.len(), own.own_ring.is_some()), (1, true));
+}
+
+#[test]
 fn each_role_uses_all_of_its_workers() {
     let clock = Clock::Injected(InjectedClock::new());
     let engine = Engine::new(2, None, Scheduling::Normal, clock).unwrap();
@@ -88,6 +101,11 @@ fn wait_for(what: &str, mut has_happened: impl FnMut() -> bool) {
 
 const INTERVALS: IntervalClock = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
 
+fn sending(id: u32) -> Arc<Mutex<Sending>> {
+    let key = TagKey::for_flow(&[0; 16], id);
+    Arc::new(Mutex::new(Sending::new(&spec(id, TransportName::Udp), key, 0, false)))
+}
+
 struct Bench {
     engine: Engine,
     events: Events,
@@ -106,13 +124,15 @@ impl Bench {
     }
 
     fn sender(&self, id: u32) -> (WorkerSlot, Arc<Mutex<Sending>>) {
-        let key = TagKey::for_flow(&[0; 16], id);
-        let state =
-            Arc::new(Mutex::new(Sending::new(&spec(id, TransportName::Udp), key, 0, false)));
-        let slot = self.engine.add_sender(SendFlow {
+        let state = sending(id);
+        (self.engine.add_sender(self.flow(id, state.clone())), state)
+    }
+
+    fn flow(&self, id: u32, state: Arc<Mutex<Sending>>) -> SendFlow {
+        SendFlow {
             id,
             socket: socket(),
-            state: state.clone(),
+            state,
             content: Content::Zeros,
             seed: 1,
             max_segments: 1,
@@ -123,8 +143,7 @@ impl Bench {
             unreachable: None,
             is_retrying: false,
             events: self.events.clone(),
-        });
-        (slot, state)
+        }
     }
 
     fn receiver(&self, id: u32, drain: Option<Drain>) {
