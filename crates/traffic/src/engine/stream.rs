@@ -37,10 +37,15 @@ const MAX_POOLS: usize = 16;
 const READ_BYTES: usize = 64 << 10;
 /// Bytes per read where the kernel discards the data.
 const DISCARD_BYTES: usize = 256 << 10;
-/// Bytes of one flow before the others are served: some milliseconds at the rates that reach it. In shorter turns the
-/// data is no longer in the cache (measured with 16 streams: 4 MiB cost a tenth of the rate, 1 MiB a quarter).
+/// Bytes that one flow of several sends before the others are served. Longer turns fill the socket's buffer, and its data
+/// leaves the cache before it is received (measured on two processors: 16 MiB cost a sixth of the rate with 16 streams;
+/// 256 KiB and more an eighth with 8 streams that iperf3 receives).
+const SHARED_TURN_BYTES: usize = 128 << 10;
+/// The same of a receiver, and of a flow that is alone: some milliseconds at the rates that reach it. Where receivers take
+/// shorter turns, the data is no longer in the cache (measured with 16 streams: 4 MiB cost a tenth of the rate, 1 MiB a
+/// quarter).
 const TURN_BYTES: usize = 16 << 20;
-/// The same without copies, where the cache does not matter: the shorter turn was faster (16 streams, 25 rounds: 1.06
+/// Bytes of either without copies, where the cache does not matter: the shorter turn was faster (16 streams, 25 rounds: 1.06
 /// against 1.02 of iperf3's rate).
 const TURN_BYTES_UNCOPIED: usize = 4 << 20;
 
@@ -141,6 +146,8 @@ struct Shared {
     /// Buffers of reads, and of writes whose content is not aligned in its pool.
     reads: Buffer,
     writes: Buffer,
+    /// The worker has one flow.
+    is_alone: bool,
 }
 
 /// A buffer, replaced when a flow needs a longer one or another alignment.
@@ -175,9 +182,11 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
         files: HashMap::new(),
         reads: Buffer::empty(),
         writes: Buffer::empty(),
+        is_alone: true,
     };
     let mut next_tick = 0u64;
     loop {
+        shared.is_alone = flows.len() <= 1;
         let now = clock.monotonic_ns();
         let mut timeout = if flows.is_empty() { None } else { Some(next_tick.saturating_sub(now)) };
         while let Some(Reverse((at, token))) = heap.peek().copied() {
@@ -405,7 +414,11 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let most = state.payload();
     let supply = state.supply().cloned();
     let mut turn = 0;
-    let turn_limit = if *zero_copy { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
+    let turn_limit = match (*zero_copy, shared.is_alone) {
+        (true, _) => TURN_BYTES_UNCOPIED,
+        (false, true) => TURN_BYTES,
+        (false, false) => SHARED_TURN_BYTES,
+    };
     while turn < turn_limit {
         let now = clock.monotonic_ns();
         let next = match framing {
