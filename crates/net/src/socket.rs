@@ -26,6 +26,16 @@ pub fn limit_unsent(socket: &(impl AsSocket + ?Sized), bytes: u32) {
     let _ = (socket, bytes);
 }
 
+/// Whether both ends of a connection have the same address, so that its peer is on this host. A peer at another of its
+/// addresses, or in another network namespace, is not found.
+pub fn is_within_host(socket: &(impl AsSocket + ?Sized)) -> bool {
+    let socket = borrow(socket);
+    let socket = socket2::SockRef::from(&socket);
+    let ends = [socket.local_addr(), socket.peer_addr()];
+    let [local, peer] = ends.map(|end| Some(end.ok()?.as_socket()?.ip()));
+    local.is_some() && local == peer
+}
+
 /// Lets the kernel close a TCP connection whose data stays unacknowledged for `timeout` (TCP_USER_TIMEOUT); without effect
 /// where the system has no such limit.
 pub fn limit_unacknowledged(socket: &impl AsSocket, timeout: std::time::Duration) {
@@ -99,4 +109,21 @@ macro_rules! as_socket {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::is_within_host;
+
+    #[test]
+    fn a_connection_within_this_host_is_known_by_its_addresses() {
+        for host in ["127.0.0.1", "[::1]"] {
+            let listener = TcpListener::bind(format!("{host}:0")).unwrap();
+            assert!(!is_within_host(&listener), "{host}");
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert!(is_within_host(&socket), "{host}");
+        }
+    }
 }

@@ -219,8 +219,13 @@ impl Engine {
         slot
     }
 
-    pub(crate) fn add_stream(&self, flow: StreamFlow) -> WorkerSlot {
-        let slot = self.slot(Role::Stream);
+    /// Adds a stream. `leaves_room`: half of the workers serve such streams, since another program on this host has the
+    /// other end.
+    pub(crate) fn add_stream(&self, flow: StreamFlow, leaves_room: bool) -> WorkerSlot {
+        let mut slot = self.slot(Role::Stream);
+        if leaves_room {
+            slot.worker %= self.streams.len().div_ceil(2);
+        }
         self.streams[slot.worker].tell(stream::Command::Add(slot.token, Box::new(flow)));
         slot
     }

@@ -59,6 +59,33 @@ fn each_role_uses_all_of_its_workers() {
     assert_eq!(tokens.len(), 8);
 }
 
+#[test]
+fn streams_that_leave_room_have_half_of_the_workers() {
+    let (events, _inbox) = tokio::sync::mpsc::unbounded_channel();
+    for (count, worker) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+        let clock = Clock::Injected(InjectedClock::new());
+        let engine = Engine::new(count, None, Scheduling::Normal, clock).unwrap();
+        let used: std::collections::HashSet<usize> = (0..2 * count)
+            .map(|_| {
+                let role = StreamRole::Receive {
+                    state: Arc::new(Mutex::new(StreamReceiving::new(None))),
+                    read_bytes: usize::MAX,
+                    discard: false,
+                    align: None,
+                    echoes: false,
+                    file: None,
+                };
+                let spec = spec(1, TransportName::Tcp);
+                let transport = crate::transport::stream(&spec).unwrap();
+                let socket = transport.socket(&spec, stream().0);
+                let flow = StreamFlow { id: 1, socket, role, events: events.clone() };
+                engine.add_stream(flow, true).worker
+            })
+            .collect();
+        assert_eq!(used.len(), worker, "{count}");
+    }
+}
+
 fn socket() -> Arc<UdpSocket> {
     let to = UdpSocket::open(&UdpOptions::bind("127.0.0.1:0".parse().unwrap())).unwrap();
     let options = UdpOptions { nonblocking: true, ..UdpOptions::connect(to.local_addr().unwrap()) };
@@ -178,12 +205,10 @@ impl Bench {
         let events = self.events.clone();
         let spec = spec(id, TransportName::Tcp);
         let transport = crate::transport::stream(&spec).unwrap();
-        self.engine.add_stream(StreamFlow {
-            id,
-            socket: transport.socket(&spec, socket),
-            role,
-            events,
-        });
+        self.engine.add_stream(
+            StreamFlow { id, socket: transport.socket(&spec, socket), role, events },
+            false,
+        );
         state
     }
 }

@@ -100,7 +100,8 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
         echoes: false,
         file: None,
     };
-    engine.add_stream(StreamFlow { id: 1, socket: far.clone(), role, events: events.clone() });
+    engine
+        .add_stream(StreamFlow { id: 1, socket: far.clone(), role, events: events.clone() }, false);
     let mut sending = Sending::new(&spec, TagKey::for_flow(&[0; 16], 1), 0, false);
     let intervals = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
     sending.start(engine.clock().monotonic_ns(), intervals);
@@ -115,7 +116,7 @@ fn transfer(write: u64, align: &str) -> [Arc<Recording>; 2] {
         framing: None,
         echo: None,
     };
-    engine.add_stream(StreamFlow { id: 2, socket: near.clone(), role, events });
+    engine.add_stream(StreamFlow { id: 2, socket: near.clone(), role, events }, false);
     loop {
         match inbox.blocking_recv().expect("an event") {
             FlowEvent::ReceiverDone(1) => break,
@@ -192,7 +193,7 @@ fn each_write_of_a_framed_stream_has_its_header_and_is_sent_whole() {
         framing: Some(Mutex::new(Framer::new(Box::new(Numbered)))),
         echo: None,
     };
-    engine.add_stream(StreamFlow { id: 1, socket: Arc::new(near), role, events });
+    engine.add_stream(StreamFlow { id: 1, socket: Arc::new(near), role, events }, false);
     // The time is over while a write waits for room.
     engine.clock().sleep_until(start_ns + TIME.0 + 1_000_000);
     let mut far: std::net::TcpStream = far.into();
@@ -236,7 +237,7 @@ fn sender(id: u32, rate: &str, engine: &Engine, events: &Events) -> TcpStream {
         echo: None,
     };
     let events = events.clone();
-    engine.add_stream(StreamFlow { id, socket, role, events });
+    engine.add_stream(StreamFlow { id, socket, role, events }, false);
     far
 }
 
