@@ -101,6 +101,13 @@ fn is_waiting(flows: &HashMap<u64, Slot>, token: u64) -> bool {
     !socket2::SockRef::from(&socket).nonblocking().unwrap()
 }
 
+/// Whether the poller reports a flow within `limit_ns`.
+fn is_polled(context: &Context, token: u64, limit_ns: u64) -> bool {
+    let mut events = PollEvents::new(4);
+    context.inbox.poller.wait(&mut events, Some(limit_ns)).unwrap();
+    events.iter().any(|event| event.token == token)
+}
+
 #[test]
 fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
     let inbox = inbox();
@@ -118,10 +125,16 @@ fn an_only_flow_waits_in_its_receive_call_while_its_messages_follow_quickly() {
     assert!(lone.serve(&mut flows, &mut context));
     assert!(is_waiting(&flows, 1));
     assert_eq!(client.recv(&mut [0; 2]).unwrap(), 1);
+    // The poller does not report it meanwhile.
+    client.send(&[0]).unwrap();
+    assert!(!is_polled(&context, 1, 0));
+    assert!(lone.serve(&mut flows, &mut context));
     // Nothing arrives: it returns, so that the worker sees its commands, and the poller waits again.
     assert!(lone.serve(&mut flows, &mut context));
     assert!(!is_waiting(&flows, 1));
     assert!(!lone.serve(&mut flows, &mut context));
+    client.send(&[0]).unwrap();
+    assert!(is_polled(&context, 1, 10_000_000_000));
     // A second flow: neither of the two may keep the other waiting.
     quickly(&mut lone);
     client.send(&[0]).unwrap();
