@@ -673,8 +673,8 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             // All have the same setup and report.
             let [short, other, long] = runs.map(|run| run.join().unwrap());
             let running = 8.0 * long.saturating_sub(short.max(other)) as f64;
-            // A busy host has the long run send a few messages more than the short ones.
-            let allowed = 0.1 * RATE * (SECONDS[2] - SECONDS[0]) as f64 + 8.0 * 300.0;
+            // A busy host has the long run send a message more than the short ones.
+            let allowed = 0.1 * RATE * (SECONDS[2] - SECONDS[0]) as f64 + 8.0 * 100.0;
             assert!(running > 0.0 && running <= allowed, "{direction:?}: {running} of {allowed}");
         }
     });
