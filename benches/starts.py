@@ -48,7 +48,7 @@ def started(fleet):
 
 
 def measured_us(weir, there, starts):
-    """The spread of each of so many starts."""
+    """The spread of N starts, one after the other, in µs."""
     server = ["--nats", there["nats"], "--nkey", there["nkey"]]
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as job:
         job.write('job = "serve"\nport = 5999\n')
